@@ -1,7 +1,7 @@
-"""The command line: a table of commands, each imported when it is called.
+"""The command line: a table of commands, imported on demand.
 
 Imports `lakebed.clients.http` and `lakebed.wire`; commands that start a server or open its database
-import that. Public: `main`.
+import more. Public: `main`.
 """
 
 import os
@@ -151,7 +151,7 @@ COMMANDS: Final = {
         "Check settings and server, and say what to do.",
     ),
 }
-"""Each command by name: where it is, and what it does. It is imported when it is called."""
+"""Target and help of each command by name."""
 
 app = new_app("Git-like version control for data lakes.")
 app.info.cls = lazy_group(LazyCommands(COMMANDS))
@@ -167,7 +167,7 @@ def _print_version(wanted: bool) -> None:
 def lakebed(
     *,
     context: typer.Context,
-    version: Annotated[  # noqa: ARG001 (its callback does it)
+    version: Annotated[  # noqa: ARG001 (used by its callback)
         bool,
         typer.Option(
             "--version", callback=_print_version, is_eager=True, help="Print the version."

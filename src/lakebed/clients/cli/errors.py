@@ -1,12 +1,12 @@
-"""Why a command did not do its work, and the exit code of each reason.
+"""Errors of commands, and their exit codes.
 
 LakebedError
 ├── ClientError             see `lakebed.clients.http.errors`
-└── CommandError            the command could not do its work
-    ├── Misuse              it was called wrongly
-    ├── UnsafeKey           an object's key cannot be the name of a file
-    ├── Damaged             bytes did not arrive as they were sent
-    └── Incomplete          some of many were not done; each was named before
+└── CommandError            the command failed
+    ├── Misuse              wrong arguments
+    ├── UnsafeKey           the key of an object cannot be a file name
+    ├── Damaged             data was corrupted in transit
+    └── Incomplete          some items failed, each reported before
 """
 
 from typing import Final
@@ -15,19 +15,19 @@ from lakebed.base.errors import LakebedError
 
 
 class CommandError(LakebedError):
-    """A command could not do its work."""
+    """The command failed."""
 
     kind = "command"
 
 
 class Misuse(CommandError):
-    """The command was called wrongly; the message says what was expected."""
+    """Wrong arguments; the message describes the expected ones."""
 
     kind = "misuse"
 
 
 class UnsafeKey(CommandError):
-    """An object's key cannot be the name of a file in the target folder."""
+    """The key of an object cannot be a file name in the target directory."""
 
     kind = "unsafe_key"
 
@@ -37,13 +37,13 @@ class UnsafeKey(CommandError):
 
 
 class Damaged(CommandError):
-    """Bytes did not arrive as they were sent; nothing of them was kept."""
+    """Data was corrupted in transit, and discarded."""
 
     kind = "damaged"
 
 
 class Incomplete(CommandError):
-    """Some of many things were not done; each was named before this is raised."""
+    """Some items failed, each reported before this is raised."""
 
     kind = "incomplete"
 
@@ -52,7 +52,7 @@ FAILED: Final = 1
 CALLED_WRONGLY: Final = 2
 INTERRUPTED: Final = 130
 
-# By name: importing the server's own errors would take longer than most commands.
+# By kind: importing the server's errors would take longer than most commands.
 _WRONG_CALLS: Final = frozenset(
     {
         Misuse.kind,
@@ -65,5 +65,5 @@ _WRONG_CALLS: Final = frozenset(
 
 
 def exit_code(error: LakebedError) -> int:
-    """Return the exit code of a command that ends with this error."""
+    """Return the exit code for an error."""
     return CALLED_WRONGLY if error.kind in _WRONG_CALLS else FAILED

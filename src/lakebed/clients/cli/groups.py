@@ -1,6 +1,6 @@
-"""Groups of commands: plain help, quick to show, and commands that load when they are called.
+"""Groups of commands: plain help, and commands that are imported when called.
 
-What `lakebed` does not know may be a plugin: a program `lakebed-foo` on the PATH is `lakebed foo`.
+An unknown command may be a plugin: the program `lakebed-foo` on the PATH is `lakebed foo`.
 """
 
 import shutil
@@ -15,32 +15,32 @@ from typer.main import get_command, get_group
 
 
 class CommandGroup(TyperGroup):
-    """A group that explains itself when it is called without a command."""
+    """A group that prints its help when called without a command."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        if not args and not ctx.resilient_parsing:  # a shell that completes needs no help
+        if not args and not ctx.resilient_parsing:  # not while a shell completes
             typer.echo(ctx.get_help(), err=True)
             raise typer.Exit(2)
         return super().parse_args(ctx, args)
 
 
 def new_app(help_text: str | None = None) -> typer.Typer:
-    """An app for one command."""
+    """Create an app for one command."""
     return typer.Typer(
         help=help_text,
         context_settings={"help_option_names": ["-h", "--help"]},
         add_completion=False,
         pretty_exceptions_enable=False,
-        # Rich's help takes three times as long to show.
+        # Rich's help is three times slower.
         rich_markup_mode=None,
     )
 
 
 def new_group(help_text: str | None = None) -> typer.Typer:
-    """An app for several commands."""
+    """Create an app for several commands."""
     app = new_app(help_text)
     app.info.cls = CommandGroup
-    # With a callback it is a group even if there is but one command in it.
+    # The callback makes it a group even with a single command.
     app.callback()(_nothing)
     return app
 
@@ -50,12 +50,12 @@ def _nothing() -> None:
 
 
 class LazyCommands(Mapping[str, Any]):
-    """Commands by name, each imported when somebody takes it out."""
+    """Commands by name, imported on access."""
 
     def __init__(self, commands: Mapping[str, tuple[str, str]]) -> None:
-        """Take commands by name, each with a line of help.
+        """Store targets and help texts by name.
 
-        A command is `module:app` or `module:function`; the module is in
+        A target is `module:app` or `module:function`, with a module of
         `lakebed.clients.cli.commands`.
         """
         self._commands = commands
@@ -67,7 +67,7 @@ class LazyCommands(Mapping[str, Any]):
         if not isinstance(found, typer.Typer):
             function, found = found, new_app()
             found.command(name)(function)
-        # They look the same, wherever they were made.
+        # Uniform style, wherever a command is defined.
         found.info.cls, found.rich_markup_mode = found.info.cls or CommandGroup, None
         command = get_group(found) if found.registered_callback else get_command(found)
         command.help = command.help or help_text
@@ -80,12 +80,12 @@ class LazyCommands(Mapping[str, Any]):
         return len(self._commands)
 
     def help_lines(self) -> list[tuple[str, str]]:
-        """Each name and what the command does."""
+        """Return the names and help texts."""
         return [(name, line) for name, (_, line) in self._commands.items()]
 
 
 def lazy_group(commands: LazyCommands) -> type[CommandGroup]:
-    """A kind of group that has these commands."""
+    """Return a class of groups with these commands."""
 
     class LazyGroup(CommandGroup):
         def __init__(self, **attributes: Any) -> None:
@@ -107,13 +107,13 @@ def lazy_group(commands: LazyCommands) -> type[CommandGroup]:
 
 
 def _plugin(name: str) -> object:
-    """Return a command that runs the program `lakebed-<name>`; None if there is no such program."""
+    """Return a command that runs `lakebed-<name>`, or None if that program does not exist."""
     program = None if "/" in name else shutil.which(f"lakebed-{name}")
     if program is None:
         return None
     app = new_app()
 
-    # It reads all its arguments by itself, help included.
+    # The plugin parses all arguments, including --help.
     @app.command(
         name,
         add_help_option=False,
@@ -121,8 +121,8 @@ def _plugin(name: str) -> object:
     )
     def run(*, arguments: Annotated[list[str] | None, typer.Argument()] = None) -> None:
         words = [program, *(arguments or ())]
-        ended = subprocess.run(words, check=False)  # noqa: S603 (who called it chose it)
-        # The number of a signal is negative; shells add it to 128.
+        ended = subprocess.run(words, check=False)  # noqa: S603 (chosen by the user)
+        # Exit code of a signal: negative here, 128 + number in a shell.
         raise typer.Exit(ended.returncode if ended.returncode >= 0 else 128 - ended.returncode)
 
     return get_command(app)

@@ -1,4 +1,4 @@
-"""What a command shows of its log, on stderr."""
+"""Log output of a command on stderr."""
 
 import logging
 import sys
@@ -14,9 +14,9 @@ _NONE: Final = logging.CRITICAL + 1
 
 @contextmanager
 def shown_logs(level: str | None, *, traffic: bool) -> Iterator[None]:
-    """Show lines from this level on, and the requests and answers if they are wanted.
+    """Show log lines from `level` on, and requests and responses with `traffic`.
 
-    Without a level, Python shows warnings by itself.
+    Without a level, Python's default shows warnings.
     """
     if level is None and not traffic:
         yield
@@ -44,7 +44,7 @@ def _number(level: str) -> int:
 
 
 class _Format(logging.Formatter):
-    """Lines of the traffic stand for themselves."""
+    """Formatter that leaves traffic lines without a prefix."""
 
     def format(self, record: logging.LogRecord) -> str:
         return record.getMessage() if record.name == TRAFFIC.name else super().format(record)

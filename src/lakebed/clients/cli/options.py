@@ -1,4 +1,4 @@
-"""Options that many commands share."""
+"""Options shared by many commands."""
 
 import inspect
 import sys
@@ -37,7 +37,7 @@ BaseUriOption = Annotated[
         "--base-uri",
         metavar="URI",
         help="What names without lakefs:// begin with, for example lakefs://my-repo/main.",
-        # Before the names that it is for.
+        # Eager, as it affects the parsing of arguments.
         is_eager=True,
         callback=set_base_uri,
     ),
@@ -77,7 +77,7 @@ LocalRootOption = Annotated[
 
 @dataclass(frozen=True, slots=True)
 class CommonOptions:
-    """The options that all client commands share, before the command's name or behind it."""
+    """Options of all client commands, accepted before or after the command's name."""
 
     endpoint: str | None = None
     config: Path | None = None
@@ -88,7 +88,7 @@ class CommonOptions:
     log_level: LogLevel | None = None
 
     def over(self, outer: "CommonOptions") -> "CommonOptions":
-        """Return these; those that were not given come from before the command's name."""
+        """Return a copy with `outer` as defaults."""
         return CommonOptions(
             endpoint=self.endpoint or outer.endpoint,
             config=self.config or outer.config,
@@ -112,7 +112,7 @@ _COMMON: Final[tuple[tuple[str, object, object], ...]] = (
 
 
 def common_parameters() -> list[inspect.Parameter]:
-    """Return the fields of `CommonOptions` as parameters that Typer reads."""
+    """Return the fields of `CommonOptions` as parameters for Typer."""
     return [
         inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=kind, default=default)
         for name, kind, default in _COMMON
@@ -120,10 +120,10 @@ def common_parameters() -> list[inspect.Parameter]:
 
 
 def key_values(pairs: Iterable[str] | None) -> dict[str, str]:
-    """Return `name=value` pairs by name.
+    """Parse `name=value` pairs.
 
     Raises:
-        Misuse: One has no `=` or no name.
+        Misuse: A pair has no `=` or no name.
     """
     read = {}
     for pair in pairs or ():
@@ -135,13 +135,13 @@ def key_values(pairs: Iterable[str] | None) -> dict[str, str]:
 
 
 def read_json(file: Path, kind: type[KindT], expected: str) -> KindT:
-    """Return the content of a JSON file; `-` is the input.
+    """Return the content of a JSON file; `-` is stdin.
 
     Raises:
-        CommandError: It is not JSON, or not of this kind.
-        OSError: It cannot be read.
+        CommandError: The content is not JSON, or not of this kind.
+        OSError: The file is unreadable.
     """
-    import msgspec  # few commands read a file
+    import msgspec  # rarely needed
 
     text = sys.stdin.read() if str(file) == "-" else file.read_text(encoding="utf-8")
     try:
@@ -153,5 +153,5 @@ def read_json(file: Path, kind: type[KindT], expected: str) -> KindT:
 
 
 def dotted_settings(**flags: object) -> dict[str, object]:
-    """Return the flags that were given by the dotted keys of a server's settings."""
+    """Return the given flags by dotted settings keys."""
     return {key.replace("__", "."): value for key, value in flags.items() if value is not None}

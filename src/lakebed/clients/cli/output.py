@@ -1,9 +1,8 @@
-"""What a command prints: for people, or one JSON document for scripts.
+"""Output of a command: readable on a terminal, tabbed in a pipe, or JSON.
 
-For people, lists are tables on a terminal. In a pipe every list is lines with tabs, and a record is
-a line with a tab for each field: numbers and ids are whole there. What comes from the server is
-shown as it is, except control characters, which are spelled out: no key moves the cursor.
-With `--json` a list is one array of the server's own objects, written as they arrive.
+On a terminal, listings are tables. In a pipe, listings have a tabbed line for each item, records a
+tabbed line for each field, with unrounded numbers and whole ids. Control characters in data from
+the server are escaped. With `--json`, a listing is one array of the server's objects, streamed.
 """
 
 import json
@@ -41,13 +40,13 @@ __all__ = [
 
 
 class Output:
-    """Prints results on stdout."""
+    """Printer of results on stdout."""
 
     def __init__(self, *, as_json: bool) -> None:
         self.as_json = as_json
 
     def table(self, items: Iterable[ItemT], columns: Sequence[Column[ItemT]]) -> None:
-        """Print a list that fits into memory."""
+        """Print a listing that fits into memory."""
         if self.as_json:
             _print_array(items)
         elif sys.stdout.isatty():
@@ -61,7 +60,7 @@ class Output:
         line: Callable[[ItemT], str],
         columns: Sequence[Column[ItemT]],
     ) -> None:
-        """Print a list of any length, as it arrives: lines for people, columns for scripts."""
+        """Print a listing of any length, streaming."""
         if self.as_json:
             _print_array(items)
         elif sys.stdout.isatty():
@@ -71,7 +70,7 @@ class Output:
             _print_tabbed(items, columns)
 
     def record(self, item: msgspec.Struct | Mapping[str, object]) -> None:
-        """Print the fields of one thing."""
+        """Print the fields of a record."""
         fields: dict[str, object] = msgspec.to_builtins(item)
         if self.as_json:
             _print_json(fields)
@@ -82,7 +81,7 @@ class Output:
                 print(for_scripts([name, _shown(name, value)]))
 
     def pairs(self, pairs: Mapping[str, str]) -> None:
-        """Print names that users gave, as they are, and their values."""
+        """Print user-defined names and their values."""
         if self.as_json:
             _print_json(pairs)
         elif sys.stdout.isatty():
@@ -100,7 +99,7 @@ class Output:
     def done(
         self, sentence: str, item: msgspec.Struct | Mapping[str, object] | None = None
     ) -> None:
-        """Print a sentence about what was done; with `--json`, the item."""
+        """Print a result sentence or, with `--json`, the item."""
         if self.as_json:
             _print_json(item if item is not None else {})
         else:
@@ -113,12 +112,12 @@ def warn(line: str) -> None:
 
 
 def coloured(text: str, colour: str) -> str:
-    """Return a text in a colour of terminals, if colours are wanted."""
+    """Return a colored text, unless colors are disabled."""
     return f"\x1b[{colour}m{text}\x1b[0m" if is_coloured() else text
 
 
 def moment(seconds: object) -> Whole:
-    """A time stamp of the API, in the local time zone."""
+    """Format a time stamp of the API in the local time zone."""
     if not isinstance(seconds, int):
         return Whole()
     try:
@@ -129,12 +128,12 @@ def moment(seconds: object) -> Whole:
 
 
 def stamp(moment: datetime | None) -> Whole:
-    """A time of the API as the server writes it."""
+    """Format a time of the API as the server writes it."""
     return Whole("" if moment is None else msgspec.to_builtins(moment))
 
 
 def size(count: object) -> str:
-    """A number of bytes, rounded for people."""
+    """Format a number of bytes, rounded."""
     return Size(count).rounded if isinstance(count, int) else ""
 
 
@@ -162,7 +161,7 @@ def _print_json(value: object) -> None:
 
 
 def _print_array(items: Iterable[object]) -> None:
-    """Write an array item by item, so that its length does not matter."""
+    """Print an array item by item, in constant memory."""
     separator = "["
     for item in items:
         print(f"{separator}\n  {_encoded(item)}", end="")

@@ -1,4 +1,4 @@
-"""Running a command: however it ends, there is an exit code and a short message, no traceback."""
+"""Execution of a command: always an exit code and at most a short message, no traceback."""
 
 import io
 import os
@@ -17,21 +17,21 @@ from lakebed.clients.cli.tables import printable
 from lakebed.clients.cli.uris import forget_base_uri
 
 OF_THE_SERVER: Final = frozenset({"awscrt", "cryptography", "falcon", "httptools", "jwt", "lupa"})
-"""Packages that the command line runs without, unless a command opens or starts a server."""
+"""Packages of the server, optional for the command line."""
 
 
 def run(app: typer.Typer, arguments: list[str]) -> int:
-    """Run a command, and print why it failed, if it did.
+    """Run a command, and print its error.
 
     Returns:
-        The exit code: 0, 1 for a failure, 2 for a wrong call, 130 when interrupted.
+        The exit code: 0, 1 for a failure, 2 for wrong arguments, 130 if interrupted.
     """
     _use_utf8()
     forget_base_uri()
     try:
         command = get_command(app)
         if "_LAKEBED_COMPLETE" in os.environ:
-            from typer._completion_classes import completion_init  # for a shell only
+            from typer._completion_classes import completion_init  # for shells only
 
             completion_init()
         result = command.main(arguments, prog_name="lakebed", standalone_mode=False)
@@ -40,9 +40,9 @@ def run(app: typer.Typer, arguments: list[str]) -> int:
         code = INTERRUPTED
     except BrokenPipeError:
         code = FAILED
-    except SystemExit as end:  # Typer's answer to a broken pipe
+    except SystemExit as end:  # raised by Typer after a broken pipe
         code = end.code if isinstance(end.code, int) else FAILED
-    except Exception as error:  # noqa: BLE001 (whatever it is, nobody wants to see a traceback)
+    except Exception as error:  # noqa: BLE001 (printed without a traceback)
         message, code = _explained(error)
         _say(message)
     if code == INTERRUPTED:
@@ -75,14 +75,14 @@ def _say(message: str) -> None:
 
 
 def _use_utf8() -> None:
-    """Write UTF-8 whatever the locale says; bytes that are not text are spelled out."""
+    """Write UTF-8 regardless of the locale, with escapes for undecodable bytes."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(encoding="utf-8", errors="backslashreplace")
 
 
 def _flush() -> bool:
-    """Write what is still buffered; return False if the reader is gone."""
+    """Flush the output; return False if the pipe is broken."""
     complete = True
     for stream in (sys.__stdout__, sys.__stderr__):
         assert stream is not None

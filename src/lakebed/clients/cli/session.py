@@ -1,7 +1,7 @@
-"""What every client command gets: a client of the server, and a place to print.
+"""Sessions of client commands: a client of the server and a printer.
 
-A command is a function that takes a `Session` first, registered with `client_command`. That gives
-it the options of `CommonOptions`, which may also come before the command's name.
+A command is a function with a `Session` as first parameter, registered with `client_command`,
+which adds the options of `CommonOptions`, also accepted before the command's name.
 """
 
 import inspect
@@ -28,10 +28,10 @@ QueryT = TypeVar("QueryT", bound=PageQuery)
 
 
 def confirm(question: str, *, yes: bool) -> None:
-    """Ask before something that cannot be undone; a script is not asked.
+    """Ask for confirmation, unless in a script.
 
     Raises:
-        CommandError: The user does not want to.
+        CommandError: The user declined.
     """
     if yes or not (sys.stdin.isatty() and sys.stderr.isatty()):
         return
@@ -51,7 +51,7 @@ class Session:
         """The settings of the client.
 
         Raises:
-            SettingsError: They are missing or wrong.
+            ClientSettingsError: The settings are missing or wrong.
         """
         return load_settings(
             environ=os.environ, config_file=self.options.config, endpoint=self.options.endpoint
@@ -59,42 +59,38 @@ class Session:
 
     @cached_property
     def client(self) -> Client:
-        """A client of the server that the settings name.
+        """A client of the server in the settings.
 
         Raises:
-            SettingsError: The settings are missing or wrong.
+            ClientSettingsError: The settings are missing or wrong.
         """
         return Client(self.settings)
 
     def stranger(self, endpoint: str) -> Client:
-        """A client of a server that does not know us; it is closed with the session."""
+        """Return a client without credentials; it is closed with the session."""
         self.__dict__["client"] = Client(ClientSettings(endpoint, "", ""))
         return self.client
 
     def confirm(self, question: str, *, yes: bool) -> None:
-        """Ask before something that cannot be undone; a script is not asked.
-
-        Raises:
-            CommandError: The user does not want to.
-        """
+        """Ask for confirmation, unless in a script; raises like `confirm`."""
         confirm(question, yes=yes or self.options.as_json)
 
     def close(self) -> None:
-        """Close what was opened."""
+        """Close the client."""
         if "client" in self.__dict__:
             self.client.close()
 
 
 @dataclass(frozen=True, slots=True)
 class PageOptions:
-    """Which part of a list a command shows; a command that takes one has its three options."""
+    """Options for the section of a listing; a command with such a parameter has all three."""
 
     amount: int | None = None
     after: str = ""
     prefix: str | None = None
 
     def of(self, query: QueryT) -> QueryT:
-        """Have a query ask for this part; return it."""
+        """Set the section in a query; return the query."""
         query.after, query.prefix = self.after, self.prefix or ""
         return query
 
@@ -127,7 +123,7 @@ _PAGE_PARAMETERS: Final = [
 
 
 def client_command(app: typer.Typer, name: str) -> Callable[[Callable[..., None]], Any]:
-    """Register a function as a command that has a session."""
+    """Register a function as a command with a session."""
 
     def register(function: Callable[..., None]) -> Callable[..., None]:
         app.command(name)(_with_session(function))
@@ -137,7 +133,7 @@ def client_command(app: typer.Typer, name: str) -> Callable[[Callable[..., None]
 
 
 def _with_session(function: Callable[..., None]) -> Callable[..., None]:
-    """Return a function that takes the common options instead of a session."""
+    """Replace the session parameter of a function by the common options."""
     common = common_parameters()
     own = list(inspect.signature(function).parameters.values())[1:]
     has_page = any(parameter.annotation is PageOptions for parameter in own)
@@ -158,7 +154,7 @@ def _with_session(function: Callable[..., None]) -> Callable[..., None]:
         ):
             function(session, **arguments)
 
-    # Typer reads what a command takes from its signature.
+    # Typer derives the options from the signature.
     parameters = [
         *(
             parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY)

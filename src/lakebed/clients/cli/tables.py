@@ -1,8 +1,7 @@
-"""Tables on a terminal: as wide as it is, with ids that stay whole.
+"""Tables on a terminal, fitted to its width.
 
-Where a row does not fit, the longest texts are shortened, a `…` says so. Ids, times and sizes are
-not: a part of them is of no use. Ids of commits are shown by their beginning, which every command
-takes in their place.
+In rows that are too long, the longest texts are shortened with a `…`, but not ids, times and sizes,
+which would be useless. Commit ids are abbreviated; all commands accept abbreviated ids.
 """
 
 import os
@@ -12,11 +11,11 @@ from typing import Final, TypeVar
 
 ItemT = TypeVar("ItemT")
 Column = tuple[str, Callable[[ItemT], object]]
-"""A title, and the function from an item to the value below the title."""
+"""Title, and function from an item to its value."""
 
 _GAP: Final = "  "
 _SHORTEST: Final = 8
-"""No text is made shorter than this."""
+"""Minimum width of a shortened text."""
 _COMMIT_DIGITS: Final = 16
 
 
@@ -27,24 +26,24 @@ class Whole(str):
 
 
 class CommitId(Whole):
-    """The id of a commit: people see how it begins, scripts all of it."""
+    """A commit id, abbreviated on terminals."""
 
     __slots__ = ()
 
     @property
     def short(self) -> str:
-        """As much of it as is enough to find the commit."""
+        """An unambiguous abbreviation."""
         return self[:_COMMIT_DIGITS]
 
 
 class Size(int):
-    """A number of bytes: people see it rounded, scripts as it is."""
+    """A number of bytes, rounded on terminals."""
 
     __slots__ = ()
 
     @property
     def rounded(self) -> str:
-        """As people read it."""
+        """A rounded number with a unit."""
         value, units = float(self), ["B", "kB", "MB", "GB", "TB", "PB"]
         while value >= 999.5 and len(units) > 1:  # noqa: PLR2004 (rounds to the next unit)
             value /= 1000
@@ -53,7 +52,7 @@ class Size(int):
 
 
 def printable(value: object) -> str:
-    """A value as text without control characters."""
+    """Convert a value to text without control characters."""
     text = "" if value is None else str(value)
     if text.isprintable():
         return text
@@ -64,25 +63,25 @@ def printable(value: object) -> str:
 
 
 def for_people(value: object) -> str:
-    """A value as a table shows it."""
+    """Format a value for a table."""
     if isinstance(value, CommitId):
         return printable(value.short)
     return value.rounded if isinstance(value, Size) else printable(value)
 
 
 def for_scripts(values: Iterable[object]) -> str:
-    """Values as a line with tabs between them."""
+    """Format values as a tabbed line."""
     return "\t".join(printable(value) for value in values)
 
 
 def is_coloured() -> bool:
-    """Whether colours and bold letters are wanted: see https://no-color.org."""
+    """Whether colors and bold text are enabled: see https://no-color.org."""
     return not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
 def switch_off_colours() -> None:
-    """Print without colours from now on."""
-    os.environ["NO_COLOR"] = "1"  # the library that draws bars looks there too
+    """Disable colors."""
+    os.environ["NO_COLOR"] = "1"  # also for Rich
 
 
 def table_lines(
@@ -91,12 +90,12 @@ def table_lines(
     *,
     terminal_width: int | None = None,
 ) -> list[str]:
-    """Return the lines of a table, with its titles above.
+    """Return the lines of a table, titles first.
 
     Args:
         items: The rows.
-        columns: What to show of each.
-        terminal_width: How long lines may be. None: as the terminal is.
+        columns: The columns.
+        terminal_width: Maximum length of lines; None means the terminal's width.
     """
     from rich.cells import cell_len, set_cell_size  # slow to load
 
@@ -124,7 +123,7 @@ def table_lines(
 
 
 def _shrink(widths: list[int], may_shrink: list[bool], room: int) -> None:
-    """Make the widest columns narrower, until all fit or none may be narrower."""
+    """Narrow the widest columns until all fit, or none can be narrowed."""
     while sum(widths) > room:
         wide = [place for place, may in enumerate(may_shrink) if may and widths[place] > _SHORTEST]
         if not wide:

@@ -1,8 +1,8 @@
-"""Names of repositories, refs and objects, as `lakefs://<repository>/<ref>/<path>`.
+"""URIs of repositories, refs and objects: `lakefs://<repository>/<ref>/<path>`.
 
-A path is taken as it is: nothing in it is decoded, and `//` or a leading `/` is part of the
-key. So every key can be written, and what `fs ls` prints can be pasted. With a base URI, a name
-without `lakefs://` is what follows the base; one `/` between the two does not count.
+A path is not decoded, and `//` or a leading `/` belongs to the key. So every key has a URI, and
+output of `fs ls` can be pasted. With a base URI, a URI without scheme is appended to the base; one
+`/` between both is ignored.
 """
 
 from contextvars import ContextVar
@@ -23,10 +23,10 @@ _base_uri: ContextVar[str | None] = ContextVar("base_uri", default=None)
 
 
 def set_base_uri(uri: str | None) -> str | None:
-    """Let names without a scheme begin with this one; None changes nothing.
+    """Set the prefix of URIs without a scheme; None changes nothing.
 
     Raises:
-        Misuse: It is not the URI of a repository, a ref or a folder.
+        Misuse: The base is not the URI of a repository, a ref or a prefix.
     """
     if uri is not None:
         if not uri.startswith(_SCHEMES):
@@ -36,13 +36,13 @@ def set_base_uri(uri: str | None) -> str | None:
 
 
 def forget_base_uri() -> None:
-    """Let names stand for themselves again."""
+    """Remove the base URI."""
     _base_uri.set(None)
 
 
 @dataclass(frozen=True, slots=True)
 class RepositoryUri:
-    """A repository."""
+    """URI of a repository."""
 
     repository: str
 
@@ -52,7 +52,7 @@ class RepositoryUri:
 
 @dataclass(frozen=True, slots=True)
 class RefUri:
-    """A branch, a tag, a commit or an expression such as `main~2`, in a repository."""
+    """URI of a ref: a branch, a tag, a commit or an expression such as `main~2`."""
 
     repository: str
     ref: str
@@ -63,7 +63,7 @@ class RefUri:
 
 @dataclass(frozen=True, slots=True)
 class PathUri:
-    """An object or a prefix of objects at a ref; the empty path is all of them."""
+    """URI of an object or a prefix at a ref; the empty path means all objects."""
 
     repository: str
     ref: str
@@ -74,25 +74,25 @@ class PathUri:
 
     @property
     def prefix(self) -> str:
-        """The path as a folder: empty, or with a `/` at its end, so that `dev` is not `dev-2`."""
+        """The path as a prefix: empty, or ending with `/`, so that `dev` does not match `dev-2`."""
         return self.path if not self.path or self.path.endswith("/") else f"{self.path}/"
 
     @property
     def name(self) -> str:
-        """What follows the last `/`."""
+        """The part after the last `/`."""
         return self.path.rpartition("/")[2]
 
 
 def is_uri(text: str) -> bool:
-    """Whether a text begins as the URI of a repository, or of something in one, does."""
+    """Whether a text starts with the scheme of a URI."""
     return text.startswith(_SCHEMES)
 
 
 def parse_repository(text: str) -> RepositoryUri:
-    """Read `lakefs://<repository>`.
+    """Parse `lakefs://<repository>`.
 
     Raises:
-        Misuse: The text is not such a URI.
+        Misuse: The text is no such URI.
     """
     parts = _parts(text, "the URI of a repository", _REPOSITORY_EXAMPLE)
     if len(parts) > 1 and parts[1:] != [""]:
@@ -101,10 +101,10 @@ def parse_repository(text: str) -> RepositoryUri:
 
 
 def parse_ref(text: str) -> RefUri:
-    """Read `lakefs://<repository>/<ref>`.
+    """Parse `lakefs://<repository>/<ref>`.
 
     Raises:
-        Misuse: The text is not such a URI.
+        Misuse: The text is no such URI.
     """
     parts = _parts(text, "the URI of a branch, tag or commit", _REF_EXAMPLE)
     if len(parts) == 1 or not parts[1] or parts[2:] not in ([], [""]):
@@ -113,7 +113,7 @@ def parse_ref(text: str) -> RefUri:
 
 
 def parse_place(text: str) -> PathUri:
-    """Read `lakefs://<repository>/<ref>/<path>`, or a repository, whose ref is empty then.
+    """Parse `lakefs://<repository>/<ref>/<path>`, or a repository, with an empty ref.
 
     Raises:
         Misuse: The text is neither.
@@ -125,10 +125,10 @@ def parse_place(text: str) -> PathUri:
 
 
 def parse_path(text: str) -> PathUri:
-    """Read `lakefs://<repository>/<ref>/<path>`, where the path may be empty.
+    """Parse `lakefs://<repository>/<ref>/<path>`; the path may be empty.
 
     Raises:
-        Misuse: The text is not such a URI.
+        Misuse: The text is no such URI.
     """
     parts = _parts(text, "the URI of an object or prefix", _PATH_EXAMPLE)
     if len(parts) == 1 or not parts[1]:
@@ -137,10 +137,10 @@ def parse_path(text: str) -> PathUri:
 
 
 def parse_object(text: str) -> PathUri:
-    """Read `lakefs://<repository>/<ref>/<path>`, where the path names an object.
+    """Parse `lakefs://<repository>/<ref>/<path>` with the path of an object.
 
     Raises:
-        Misuse: The text is not such a URI.
+        Misuse: The text is no such URI.
     """
     uri = parse_path(text)
     if not uri.path:
@@ -149,10 +149,10 @@ def parse_object(text: str) -> PathUri:
 
 
 def same_repository(one: RefUri, other: RefUri) -> str:
-    """Return the repository that both are in.
+    """Return the common repository.
 
     Raises:
-        Misuse: They are in different repositories.
+        Misuse: The repositories differ.
     """
     if one.repository != other.repository:
         raise Misuse(f"{one} and {other} are in different repositories, expected the same one")
@@ -160,7 +160,7 @@ def same_repository(one: RefUri, other: RefUri) -> str:
 
 
 def _parts(text: str, expected: str, example: str) -> list[str]:
-    """Return the repository, and the ref and the path if they were given."""
+    """Split into the repository and, if given, the ref and the path."""
     base = _base_uri.get()
     if base is not None and not text.startswith(_SCHEMES):
         text = f"{base.removesuffix('/')}/{text.removeprefix('/')}"
@@ -174,7 +174,7 @@ def _parts(text: str, expected: str, example: str) -> list[str]:
 
 
 def _is_text(text: str) -> bool:
-    """Whether a server can be sent this: bytes that are not UTF-8 arrive as lone surrogates."""
+    """Whether a text can be sent: bytes that are not UTF-8 arrive as lone surrogates."""
     try:
         text.encode()
     except UnicodeEncodeError:

@@ -1,7 +1,7 @@
-"""The bundle of facts for a bug report: read-only, without secrets, whatever is broken.
+"""The bundle of facts for a bug report: read-only and without secrets.
 
-Facts are gathered section by section. A section that fails says why in its place, and those that do
-not need it go on. No object is read: only Lakebed's own records and files are.
+Facts are gathered section by section. A failed section contains the reason, and independent
+sections go on. Only Lakebed's own records and files are read, never objects.
 """
 
 import json
@@ -29,19 +29,19 @@ from lakebed.server.settings import ServerSettings, masked
 ResultT = TypeVar("ResultT")
 
 SAMPLE: Final = 20
-"""So many metaranges and ranges of each repository are read, unless all are."""
+"""Metaranges and ranges to read in each repository, unless `deep`."""
 
 
 @dataclass(frozen=True, slots=True)
 class BundleRequest:
-    """What a bundle is made of.
+    """Options of a bundle.
 
     Args:
-        settings: Read when they are needed: they may be what is broken.
-        open_store: Opens the database they name, for reading.
-        environment: Variables of the process.
-        log: A log of the server; None: the one that the settings name.
-        deep: Whether all files of all commits are read.
+        settings: Loads the settings, which may be broken.
+        open_store: Opens the database for reading.
+        environment: The environment variables.
+        log: The server's log; None means the one in the settings.
+        deep: Whether to read all files of all commits.
     """
 
     settings: Callable[[], ServerSettings]
@@ -53,7 +53,7 @@ class BundleRequest:
 
 @dataclass(slots=True)
 class Bundle:
-    """Sections by name, and what a reader should look at first."""
+    """Sections by name, and notes for the reader."""
 
     runtime: Runtime
     sections: dict[str, Any] = field(default_factory=dict)
@@ -61,25 +61,25 @@ class Bundle:
     hider: Hider = field(init=False)
 
     def add(self, name: str, gather: Callable[[], ResultT]) -> ResultT | None:
-        """Gather a section; return what it holds, or None if that failed."""
+        """Gather a section; return its content, or None after a failure."""
         try:
             found = gather()
-        except Exception as error:  # noqa: BLE001 - whatever is broken, the rest is told
+        except Exception as error:  # noqa: BLE001 - the other sections are gathered
             self.fail(name, f"{type(error).__name__}: {error}")
             return None
         self.sections[name] = found
         return found
 
     def fail(self, name: str, why: str) -> None:
-        """Say in the place of a section why it is not there."""
+        """Record why a section failed."""
         self.sections[name] = {"failed": why}
         self.notes.append(f"{name} could not be gathered: {why}")
 
     def write(self, file: Path) -> None:
-        """Write the bundle as a zip file that only its owner can read.
+        """Write the bundle as a zip file readable only by its owner.
 
         Raises:
-            FileExistsError: There is such a file.
+            FileExistsError: The file already exists.
         """
         handle = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with (
@@ -99,7 +99,7 @@ class Bundle:
 
 
 def make_bundle(request: BundleRequest, runtime: Runtime) -> Bundle:
-    """Gather all that can be gathered."""
+    """Gather all sections."""
     bundle = Bundle(runtime)
     bundle.hider = Hider(None, request.environment)
     bundle.add("versions", _versions)
@@ -146,7 +146,7 @@ class _Gathering:
     ) -> ResultT | None:
         try:
             return self.stack.enter_context(open_it())
-        except Exception as error:  # noqa: BLE001 - whatever is broken, the rest is told
+        except Exception as error:  # noqa: BLE001 - the other sections are gathered
             self.bundle.fail(name, f"{type(error).__name__}: {error}")
             return None
 
@@ -155,7 +155,7 @@ class _Gathering:
         bundle.add("database", lambda: health.database_facts(store, self.runtime))
         try:
             Surveyor(store, self.runtime, self.survey).run()
-        except Exception as error:  # noqa: BLE001 - what was seen until then is told
+        except Exception as error:  # noqa: BLE001 - the records read so far are reported
             bundle.notes.append(f"not all records were read: {error}")
         bundle.add("records", self.survey.record_facts)
         bundle.add("branches", lambda: self.survey.branch_facts(now_us(self.runtime)))

@@ -1,7 +1,7 @@
-"""The deep check of a repository: every file of every commit is read, and its id proved.
+"""The deep check of a repository: read every file of every commit and verify its id.
 
-So is every address: whether the storage can have an object there. Nothing is changed, and no cache
-is asked. Each file is read once, however many commits share it.
+Also check that every address is valid in the storage. The check is read-only and uncached. A file
+shared by several commits is read once.
 """
 
 from collections import defaultdict
@@ -45,12 +45,12 @@ ItemT = TypeVar("ItemT")
 MessageT = TypeVar("MessageT", bound=Message)
 
 COMMITS_NAMED: Final = 100
-"""How many of the commits that a damage touches are named; all are counted."""
+"""The most commits listed for a damage; all are counted."""
 
 
 @dataclass(slots=True)
 class Damage:
-    """Something that is not as it should be."""
+    """A detected problem."""
 
     what: str
     """``commit``, ``metarange``, ``range``, ``branch``, ``tag`` or ``record``."""
@@ -58,23 +58,23 @@ class Damage:
     """An id, the name of a ref, or the key of a record."""
     problem: str
     commits: list[str] = field(default_factory=list)
-    """Commits that need it: the first few."""
+    """The first affected commits."""
     commits_touched: int = 0
 
 
 @dataclass(slots=True)
 class FsckReport:
-    """What a check found."""
+    """Result of a check."""
 
     repository: str
     commits: int = 0
     unproved: int = 0
-    """Commits that moved in from lakeFS under an id that their fields never gave."""
+    """Commits migrated from lakeFS with an id that cannot be computed from their fields."""
     metaranges: int = 0
     ranges: int = 0
     entries: int = 0
     sampled: bool = False
-    """Whether only some files were read."""
+    """Whether only a sample of the files was read."""
     damages: list[Damage] = field(default_factory=list)
 
 
@@ -82,11 +82,11 @@ class RepositoryCheck:
     """A check of one repository.
 
     Args:
-        store: Where its records are.
-        block: Where its files are.
-        runtime: Chance, and parallel reads.
-        repository: Its name.
-        sample: Read only so many metaranges and ranges, drawn by chance.
+        store: The database.
+        block: The storage.
+        runtime: Random numbers, and parallel reads.
+        repository: Name of the repository.
+        sample: Read only a random sample of this many metaranges and ranges.
     """
 
     def __init__(
@@ -118,11 +118,11 @@ class RepositoryCheck:
         """The commits of each metarange."""
 
     def run(self) -> FsckReport:
-        """Read everything, and say what is damaged.
+        """Read everything; return the damages.
 
         Raises:
-            StoreUnavailable: The database did not answer.
-            StorageUnavailable: The storage did not: no file is called damaged for that.
+            StoreUnavailable: The database did not respond.
+            StorageUnavailable: The storage did not respond, which is not reported as damage.
         """
         self._check_commits()
         self._check_refs()
@@ -183,7 +183,7 @@ class RepositoryCheck:
     def _readable(
         self, partition: bytes, prefix: bytes, message_type: type[MessageT]
     ) -> Iterator[tuple[str, MessageT]]:
-        """Yield the records of a kind that can be read, and note the others."""
+        """Yield the readable records of a kind; report the others."""
         for item in self._store.scan(partition, prefix):
             if not item.key.startswith(prefix):
                 return
@@ -198,7 +198,7 @@ class RepositoryCheck:
     # Files
 
     def _check_metaranges(self) -> dict[RangeID, RangeRef]:
-        """Read the metaranges; return the ranges that they name."""
+        """Read the metaranges; return their ranges."""
         refs: dict[RangeID, RangeRef] = {}
         wanted = self._drawn(sorted(self._made_of))
         for metarange_id, read in map_ahead(self._runtime, self._read_metarange, wanted):
@@ -215,7 +215,7 @@ class RepositoryCheck:
             return metarange_id, self._files.load_metarange(metarange_id)
         except StorageUnavailable:
             raise
-        except Exception as error:  # noqa: BLE001 - whatever it is, the others are read
+        except Exception as error:  # noqa: BLE001 - reported as damage
             return metarange_id, _told(error)
 
     def _check_ranges(self, refs: dict[RangeID, RangeRef]) -> None:
@@ -241,13 +241,13 @@ class RepositoryCheck:
                 return ref.range_id, "a metarange says something else of it than is in it"
         except StorageUnavailable:
             raise
-        except Exception as error:  # noqa: BLE001 - whatever it is, the others are read
+        except Exception as error:  # noqa: BLE001 - reported as damage
             return ref.range_id, _told(error)
         unreadable = self._unreadable(entries)
         return ref.range_id, unreadable or entries.num_rows
 
     def _unreadable(self, entries: pa.Table) -> str:
-        """Say which entries have addresses that the storage cannot read; empty: none has."""
+        """Describe the entries with invalid addresses; empty if none."""
         addresses, types = entries.column("address"), entries.column("address_type")
         is_issued = pc.and_(
             pc.equal(types, int(AddressType.RELATIVE)),
@@ -274,15 +274,15 @@ class RepositoryCheck:
     # Objects
 
     def _check_heads(self) -> None:
-        """Name the branches and tags that show objects which the storage does not have."""
-        # Listed after the refs were read: what they show was stored before.
+        """Find the branches and tags with objects that are missing in the storage."""
+        # Listed after the refs were read, so their objects were stored before the listing.
         stored = StoredObjects(self._store, self._block, self._namespace)
         missing_in: dict[RangeID, Missing] = {}
         for metarange_id, commit_ids in self._made_of.items():
             refs = [ref for commit_id in commit_ids for ref in self._heads[commit_id]]
             _, read = self._read_metarange(metarange_id) if refs else (metarange_id, "")
             if isinstance(read, str):
-                continue  # no ref is there, or the damage is reported
+                continue  # no refs, or already reported
             new = [each.range_id for each in read.refs if each.range_id not in missing_in]
             missing_in.update(
                 map_ahead(self._runtime, lambda each: self._missing_in(stored, each), new)
@@ -303,11 +303,11 @@ class RepositoryCheck:
             return range_id, stored.missing(self._files.load_range(range_id))
         except StorageUnavailable:
             raise
-        except Exception:  # noqa: BLE001 - the damage is reported
+        except Exception:  # noqa: BLE001 - already reported
             return range_id, Missing()
 
     def _commits_with(self, damaged: Iterable[RangeID]) -> dict[RangeID, list[str]]:
-        """Return the commits that need each of some ranges; this reads the metaranges again."""
+        """Map damaged ranges to their commits, by reading the metaranges again."""
         touched: dict[RangeID, list[str]] = {range_id: [] for range_id in damaged}
         for metarange_id, read in map_ahead(
             self._runtime, self._read_metarange, sorted(self._made_of)
@@ -332,10 +332,10 @@ class RepositoryCheck:
 
 
 def _has_id(commit: pb.Commit, name: str) -> bool:
-    """Return whether the fields of a commit record give its id, whatever its version is."""
+    """Return whether the id of a commit record matches its fields."""
     try:
         return compute_id(commit) == name
-    except UnicodeDecodeError:  # the nonce of a commit of lakeFS is a text
+    except UnicodeDecodeError:  # the nonce of a lakeFS commit is a text
         return False
 
 

@@ -1,10 +1,10 @@
-"""Whether the storage has the objects that branches and tags show.
+"""Check for objects of branches and tags that are missing in the storage.
 
-Objects in the namespace of the repository are compared with one listing of it. Objects elsewhere,
-which were imported, belong to others and are not looked for. Purged objects are missing on purpose.
+Addresses in the repository's namespace are compared with one listing. Imported objects, outside of
+the namespace, are not checked. Purged objects are ignored.
 
-Of each address that is listed only a hash of 64 bits is kept, so that hundreds of millions fit into
-memory. That two addresses share one could hide a missing object, once in a billion such checks.
+Only a 64-bit hash of each listed address is kept in memory, for hundreds of millions of objects. A
+hash collision could hide a missing object, with a probability of about 1e-9 a check.
 """
 
 from collections.abc import Iterable, Iterator
@@ -25,11 +25,11 @@ _AT_ONCE: Final = 1000
 
 
 class Missing(NamedTuple):
-    """Entries whose objects the storage lacks."""
+    """Entries whose objects are missing in the storage."""
 
     objects: int = 0
     example: tuple[bytes, str] = (b"", "")
-    """The key of one of them, and the address where nothing lies."""
+    """The key and the address of the first."""
 
 
 class StoredObjects:
@@ -48,7 +48,7 @@ class StoredObjects:
         self._listed = np.sort(np.concatenate([np.empty(0, np.int64), *hashes]))
 
     def missing(self, entries: pa.Table) -> Missing:
-        """Return the entries whose objects the storage lacks, but not those that were purged."""
+        """Return the entries whose objects are missing and not purged."""
         own = entries.filter(pc.equal(entries["address_type"], int(AddressType.RELATIVE)))
         addresses = [f"{self._namespace}{each}" for each in own["address"].to_pylist()]
         wanted = _hashes(addresses)

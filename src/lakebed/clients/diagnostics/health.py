@@ -1,4 +1,4 @@
-"""Whether the parts of an installation answer, and how fast; what its log says."""
+"""Availability and latency of an installation's parts, and its log."""
 
 import json
 import re
@@ -33,7 +33,7 @@ _LOUD_TEXT: Final = re.compile(r"(?i)\b(warning|error|critical)\b")
 
 
 def database_facts(store: Store, runtime: Runtime) -> dict[str, object]:
-    """Whether the database answers, how fast, and what it says of itself."""
+    """Measure the latency of the database; return its driver and schema version."""
     latencies = [_milliseconds(runtime, lambda: ask_store(store)) for _ in range(QUESTIONS)]
     schema = store.get_many([(METADATA_PARTITION, SCHEMA_KEY)])[0]
     mark = find_mark(store)
@@ -51,7 +51,7 @@ def storage_facts(
     repositories: dict[str, pb.Repository],
     runtime: Runtime,
 ) -> dict[str, object]:
-    """Whether the storage answers, how fast, and whether repositories find their own places."""
+    """Measure the latency of the storage; check the owner file of each repository."""
     namespaces = [message.storage_namespace for message in repositories.values()]
 
     def any_namespace() -> Namespace | None:
@@ -71,13 +71,13 @@ def storage_facts(
 def _owner_facts(block: BlockStore, repository: pb.Repository) -> str:
     try:
         block.head(Namespace.parse(repository.storage_namespace).address(OWNER_PATH))
-    except Exception as error:  # noqa: BLE001 - whatever it is, the others are asked
+    except Exception as error:  # noqa: BLE001 - reported
         return f"FAILED: {_told(error)}"
     return "ok"
 
 
 def gc_facts(block: BlockStore, repositories: dict[str, pb.Repository]) -> dict[str, object]:
-    """What the last run of garbage collection left in each repository."""
+    """Return the last garbage collection run of each repository."""
     facts: dict[str, object] = {}
     for name, message in sorted(repositories.items())[:REPOSITORIES_ASKED]:
         try:
@@ -86,13 +86,13 @@ def gc_facts(block: BlockStore, repositories: dict[str, pb.Repository]) -> dict[
             facts[name] = str(decode_state(block.read(address), file=str(address)).run_id)
         except ObjectNotFound:
             facts[name] = "never ran"
-        except Exception as error:  # noqa: BLE001 - whatever it is, the others are read
+        except Exception as error:  # noqa: BLE001 - reported
             facts[name] = f"FAILED: {_told(error)}"
     return facts
 
 
 def clock_facts(settings: ServerSettings, ahead_us: int, runtime: Runtime) -> dict[str, object]:
-    """How far clocks differ: of the writers of records, and of the server, if one answers."""
+    """Return the clock differences of the writers of records, and of a running server."""
     return {
         "latest_record_ahead_seconds": max(0, ahead_us) / 1e6,
         "server_ahead_seconds": _server_ahead_seconds(settings, runtime),
@@ -115,7 +115,7 @@ def _server_ahead_seconds(settings: ServerSettings, runtime: Runtime) -> float |
 
 
 def log_facts(file: Path) -> list[object]:
-    """Return the last warnings and errors of a log; lines of JSON as what they say."""
+    """Return the last warnings and errors of a log; JSON lines are decoded."""
     with file.open("rb") as log:
         size = log.seek(0, 2)
         log.seek(max(0, size - LOG_BYTES))

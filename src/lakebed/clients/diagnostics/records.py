@@ -1,8 +1,7 @@
-"""The records of a store as people can read them, whatever is wrong with some of them.
+"""Readable form of a store's records, damaged ones included.
 
-Which message lies under a key is said where the records are defined (``keys.py`` of each layer).
-Here their `RecordKind`s are put together. A kind ``X`` whose module also has ``X_NAME`` is one
-record of that name.
+The record kinds of all layers are collected from their ``keys.py``. A kind ``X`` whose module also
+has ``X_NAME`` is a single record of that name.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -35,7 +34,7 @@ _SECRETS: Final = frozenset({Credential.DESCRIPTOR.fields_by_name["secret"].full
 
 _MODULES: Final = (engine_keys, catalog_keys, hooks_keys)
 _TEXTS: Final = (SCHEMA_KEY, engine_keys.INSTALLATION_KEY, b"usage/", HALT_KEY)
-"""Keys of the store's own metadata that hold a text."""
+"""Metadata keys of the store with text values."""
 
 _OF_THEIR_OWN: Final[Mapping[bytes, Sequence[RecordKind[Any]]]] = {
     engine_keys.GRAVELER: (engine_keys.REPOSITORIES, engine_keys.CLAIMS, engine_keys.CLOSED),
@@ -46,38 +45,38 @@ _OF_THEIR_OWN: Final[Mapping[bytes, Sequence[RecordKind[Any]]]] = {
     catalog_keys.PURGES_PARTITION: (catalog_keys.PURGES,),
     hooks_keys.WAITING_PARTITION: (hooks_keys.WAITING,),
 }
-"""Partitions that no repository has, and what is in them."""
+"""Partitions that belong to no repository, and their kinds of records."""
 
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """Which records are wanted; what is not said does not matter."""
+    """Selection of records."""
 
     partition: bytes | None = None
     prefix: bytes = b""
-    """What their keys begin with."""
+    """Prefix of the keys."""
     kind: str | None = None
-    """The name of their message, as ``Branch``."""
+    """Name of the message type, such as `Branch`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """A record to be read by people."""
+    """A record in readable form."""
 
     partition: bytes
     key: bytes
     kind: str
-    """The name of its message; ``text``, or ``unknown`` where nobody knows what it is."""
+    """Name of the message type, ``text``, or ``unknown``."""
     value_bytes: int
     content: dict[str, Any] | None
-    """What the message says; None if it is damaged, or unknown."""
+    """Fields of the message, or None if damaged or unknown."""
     damage: str | None = None
-    """Why it cannot be read."""
+    """Why the record is unreadable."""
     unknown_fields: int = 0
-    """Of a newer Lakebed, or a sign of damage."""
+    """Fields of a newer Lakebed, or a sign of damage."""
 
     def as_dict(self) -> dict[str, Any]:
-        """Return it as plain data."""
+        """Convert to plain data."""
         shown: dict[str, Any] = {
             "partition": as_text(self.partition),
             "key": as_text(self.key),
@@ -97,7 +96,7 @@ def shown_records(store: Store, wanted: Filter | None = None) -> Iterator[Shown]
     """Iterate over the records of a store, partition by partition.
 
     Raises:
-        StoreUnavailable: The store did not answer.
+        StoreUnavailable: The store did not respond.
     """
     wanted = wanted or Filter()
     partitions = store.partitions() if wanted.partition is None else iter([wanted.partition])
@@ -110,13 +109,13 @@ def shown_records(store: Store, wanted: Filter | None = None) -> Iterator[Shown]
 
 
 class DamagedRecord(LakebedError):
-    """A record is not what its key says; the message does not quote it."""
+    """A record does not match its key; the message does not quote the record."""
 
     kind = "damaged_record"
 
 
 def show(partition: bytes, item: Item) -> Shown:
-    """Return a record as people can read it."""
+    """Decode a record for display."""
     name, size = kind_name(partition, item.key), len(item.value)
     try:
         message = decode(partition, item)
@@ -130,10 +129,10 @@ def show(partition: bytes, item: Item) -> Shown:
 
 
 def decode(partition: bytes, item: Item) -> Message | None:
-    """Return the message under a key; None if nobody knows what it holds.
+    """Decode the message under a key, or return None if the key is unknown.
 
     Raises:
-        DamagedRecord: It is not what its key says.
+        DamagedRecord: The value is not the message expected under this key.
     """
     message_type = message_of(partition, item.key)
     if message_type is None:
@@ -145,16 +144,16 @@ def decode(partition: bytes, item: Item) -> Message | None:
             message = parse_proposed(item.key, item.value)
         else:
             message = message_type.FromString(item.value)
-        plain(message)  # times that no calendar has are damage, too
+        plain(message)  # fails for times outside of the calendar
     except (CorruptRecord, DecodeError, UnicodeDecodeError, OverflowError, ValueError) as error:
-        # The kind of the error alone: its text may quote what was read.
+        # Only the type of the error: its text may quote the value.
         name = message_type.DESCRIPTOR.name
         raise DamagedRecord(f"not a {name} ({type(error).__name__})") from error
     return message
 
 
 def kind_name(partition: bytes, key: bytes) -> str:
-    """Return the name of the message under a key, ``text``, or ``unknown``."""
+    """Return the name of a key's message type, ``text``, or ``unknown``."""
     message_type = message_of(partition, key)
     if message_type is not None:
         return message_type.DESCRIPTOR.name
@@ -163,7 +162,7 @@ def kind_name(partition: bytes, key: bytes) -> str:
 
 
 def message_of(partition: bytes, key: bytes) -> type[Message] | None:
-    """Return what kind of message a key holds; None if nobody knows."""
+    """Return the message type of a key, or None if unknown."""
     exact, prefixes = _kinds_in(partition)
     if key in exact:
         return exact[key]
@@ -171,7 +170,7 @@ def message_of(partition: bytes, key: bytes) -> type[Message] | None:
 
 
 Kinds = tuple[dict[bytes, type[Message]], list[tuple[bytes, type[Message]]]]
-"""By whole keys, and by what keys begin with, longest first."""
+"""Message types by whole key, and by key prefix, longest first."""
 
 
 def _kinds_in(partition: bytes) -> Kinds:
@@ -182,7 +181,7 @@ def _kinds_in(partition: bytes) -> Kinds:
 
 @cache
 def _kinds_of(partition: bytes) -> Kinds:
-    """Return the kinds of one of the partitions with a fixed name; b"": of all others."""
+    """Return the kinds of a partition with a fixed name, or of all other partitions (``b""``)."""
     if partition in _OF_THEIR_OWN:
         return {}, [(kind.prefix, kind.message) for kind in _OF_THEIR_OWN[partition]]
     if partition == auth_keys.AUTH:
@@ -200,7 +199,7 @@ def _kinds_of(partition: bytes) -> Kinds:
 
 
 def _named_kinds(module: ModuleType) -> Iterator[tuple[bytes, RecordKind[Any]]]:
-    """Yield the kinds of a module; those that are a single record with its name."""
+    """Yield the kinds of a module, each with its record name or ``b""``."""
     for name, kind in vars(module).items():
         if isinstance(kind, RecordKind):
             yield getattr(module, f"{name}_NAME", b""), kind
@@ -218,7 +217,7 @@ def _sorted(kinds: Iterator[tuple[bytes, RecordKind[Any]]]) -> Kinds:
 
 
 def plain(message: Message) -> dict[str, Any]:
-    """Return a message as plain data: times as text, secrets masked."""
+    """Convert a message to plain data: times as text, secrets masked."""
     return {field.name: _plain_field(field, value) for field, value in message.ListFields()}
 
 
@@ -246,5 +245,5 @@ def _plain_value(field: FieldDescriptor, value: Any) -> Any:
 
 
 def as_text(data: bytes) -> str:
-    """Return bytes as text; what is not text is spelled out."""
+    """Return bytes as text, with escapes where they are not printable."""
     return quoted(data)[1:-1]

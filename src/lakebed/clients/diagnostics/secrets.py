@@ -1,4 +1,4 @@
-"""Nothing secret leaves by a bundle: what is known to be one is looked for in every text."""
+"""Masking of known secrets in every text of a bundle."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -12,18 +12,19 @@ from lakebed.server.settings import MASK, ServerSettings
 
 SHORTEST: Final = 4
 SHORTEST_VARIABLE: Final = 8
-"""Shorter values are hardly secrets, and would be found everywhere."""
+"""Shorter values are unlikely to be secrets, and would match everywhere."""
 
 _SECRET_NAME: Final = re.compile(r"(?i)password|passwd|secret|token|key|credential|signature")
 _PASSWORD: Final = re.compile(r"(?<=://)[^/?#:]*:(.*)@")
 
 
 class Hider:
-    """Masks the secrets of an installation in whatever is written into a bundle.
+    """Masker of an installation's secrets.
 
     Args:
-        settings: Of the server; None if they could not be read.
-        environment: Variables whose names say that they are secret are, and those for hooks.
+        settings: Settings of the server; None if unreadable.
+        environment: Environment variables; variables with secret names, and those for hooks, are
+            secret.
     """
 
     def __init__(self, settings: ServerSettings | None, environment: Mapping[str, str]) -> None:
@@ -37,19 +38,19 @@ class Hider:
         if settings is not None:
             found.update(_secret_settings(settings))
         found |= {password for value in found for password in _passwords(value)}
-        # The longest first: one may be a part of another.
+        # Longest first: a secret may be part of another secret.
         self._secrets = sorted(
             (value for value in found if len(value) >= SHORTEST), key=len, reverse=True
         )
 
     def text(self, text: str) -> str:
-        """Return a text without secrets."""
+        """Mask the secrets in a text."""
         for secret in self._secrets:
             text = text.replace(secret, MASK)
         return mask_secrets(text)
 
     def data(self, data: Any) -> Any:
-        """Return plain data without secrets, names included."""
+        """Mask the secrets in plain data, also in names."""
         if isinstance(data, str):
             return self.text(data)
         if isinstance(data, Mapping):
@@ -71,6 +72,6 @@ def _secret_settings(settings: Any) -> Iterator[str]:
 
 
 def _passwords(value: str) -> Iterator[str]:
-    """Yield what is secret in a URL; libraries name it as it is, and unquoted."""
+    """Yield the passwords in a URL, raw and unquoted, as libraries print both."""
     for password in _PASSWORD.findall(value):
         yield from (password, unquote(password))

@@ -1,4 +1,4 @@
-"""One pass over all records of a store: how many of each kind, and what looks wrong."""
+"""One pass over all records of a store: counts by kind, and anomalies."""
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
@@ -20,14 +20,14 @@ from lakebed.lake.hooks import records_pb2 as hooks_pb
 MANY_SEALED_TOKENS: Final = 10
 OLD_STAGING_US: Final = 7 * 24 * 3600 * 1_000_000
 STUCK_US: Final = 10 * 60 * 1_000_000
-"""Work that is under way shows signs of life much more often."""
+"""Running tasks send heartbeats much more often."""
 AHEAD_US: Final = 60 * 1_000_000
 NAMED_MAX: Final = 1000
 
 _WRITTEN_NOW: Final = frozenset(
     {"updated_us", "renewed_us", "stored_us", "started_us", "dropped_us", "deleted_us"}
 )
-"""Times that whoever writes a record takes from its own clock."""
+"""Times that writers set from their own clock."""
 
 _UNDER_WAY: Final[dict[type[Message], frozenset[int]]] = {
     catalog_pb.Task: frozenset({catalog_pb.TASK_STATE_RUNNING}),
@@ -39,12 +39,12 @@ _UNDER_WAY: Final[dict[type[Message], frozenset[int]]] = {
         {hooks_pb.RUN_STATE_PREPARED, hooks_pb.RUN_STATE_WAITING, hooks_pb.RUN_STATE_RUNNING}
     ),
 }
-"""The states in which some process works on a record, or should."""
+"""The states of records that a process should be working on."""
 
 
 @dataclass(slots=True)
 class Staged:
-    """What is in a staging token."""
+    """Statistics of a staging token."""
 
     entries: int = 0
     oldest_us: int | None = None
@@ -52,7 +52,7 @@ class Staged:
 
 @dataclass(slots=True)
 class Survey:
-    """What a pass found. It is filled as the pass goes on: one that fails leaves what it saw."""
+    """Result of a pass. A failed pass leaves the results so far."""
 
     partitions: int = 0
     records: Counter[str] = field(default_factory=Counter)
@@ -61,7 +61,7 @@ class Survey:
     damaged_count: int = 0
     repositories: dict[str, pb.Repository] = field(default_factory=dict)
     branches: list[tuple[bytes, str, pb.Branch]] = field(default_factory=list)
-    """The partition of the repository, the name, and the record."""
+    """Partition of the repository, name, and record."""
     staged: dict[str, Staged] = field(default_factory=lambda: defaultdict(Staged))
     stuck: list[dict[str, object]] = field(default_factory=list)
     leases: dict[str, str] = field(default_factory=dict)
@@ -71,7 +71,7 @@ class Survey:
     complete: bool = False
 
     def record_facts(self) -> dict[str, object]:
-        """How many records of each kind, and which are damaged."""
+        """Return the counts of records, and the damaged records."""
         return {
             "complete": self.complete,
             "partitions": self.partitions,
@@ -82,7 +82,7 @@ class Survey:
         }
 
     def branch_facts(self, now: int) -> list[dict[str, object]]:
-        """Branches with many sealed tokens, or with something staged long ago."""
+        """Return the branches with many sealed tokens or old uncommitted changes."""
         names = {
             repository_partition(RepositoryID(name), UniqueID(message.unique_id)): name
             for name, message in self.repositories.items()
@@ -106,7 +106,7 @@ class Survey:
         return facts[:NAMED_MAX]
 
     def cleaner_facts(self) -> dict[str, object]:
-        """What waits for the Cleaner, and who cleans."""
+        """Return the leases, and the records that wait for the Cleaner."""
         oldest = self.dropped_oldest_us
         return {
             "leases_renewed": self.leases,
@@ -117,7 +117,7 @@ class Survey:
 
 
 class Surveyor:
-    """Makes the pass."""
+    """One pass over a store."""
 
     def __init__(self, store: Store, runtime: Runtime, survey: Survey) -> None:
         self._store = store
@@ -133,10 +133,10 @@ class Surveyor:
         }
 
     def run(self) -> None:
-        """Look at every record.
+        """Read every record.
 
         Raises:
-            StoreUnavailable: The store did not answer; what was seen so far is in the survey.
+            StoreUnavailable: The store did not respond; the survey has the results so far.
         """
         survey = self._survey
         for partition in self._store.partitions():

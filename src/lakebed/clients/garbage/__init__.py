@@ -1,7 +1,7 @@
-"""Garbage collection by a program that reaches the server by HTTP, on Spark or in one process.
+"""Garbage collection in a process that reaches the server by HTTP, on Spark or without.
 
-`run` makes a run; `server` asks the server for its part; `datasource` reads objects of a ref into
-Spark. What is garbage, `lakebed.reclaim.collector` decides.
+`run` makes a run; `server` calls the server; `datasource` reads the objects of a ref into Spark.
+`lakebed.reclaim.collector` decides which objects are garbage.
 """
 
 from collections.abc import Callable
@@ -28,25 +28,25 @@ def run(
     master: str | None = None,
     say: Callable[[str], None] = lambda _line: None,
 ) -> "RunSummary":
-    """Make a run of garbage collection.
+    """Run a garbage collection.
 
     Args:
-        repository: The repository's name.
-        endpoint: The server.
-        access_key_id: Who asks the server.
-        secret_access_key: The secret that goes with it.
-        storage: How to open the storage of the repository, here and in the executors; None: as the
-            server and the environment say, see `storage.block_settings`.
-        options: What to do; see `job.CollectorOptions`.
-        master: The Spark to run on; None: as ``spark-submit`` says, else this machine, where
-            Spark is not needed.
-        say: Called with a line about each step.
+        repository: Name of the repository.
+        endpoint: URL of the server.
+        access_key_id: Access key id for the server.
+        secret_access_key: Secret access key for the server.
+        storage: Settings of the storage, also for executors; None means the settings of the server
+            and the environment, see `storage.block_settings`.
+        options: Options of the run; see `job.CollectorOptions`.
+        master: URL of the Spark master; None means the one of ``spark-submit``, or this machine,
+            where Spark is optional.
+        say: Called with a line for each step.
 
     Raises:
-        GCError: The run ended early; see `errors`.
-        ClientError: The server refused, or did not answer.
+        GCError: The run was aborted; see `errors`.
+        ClientError: The server refused, or did not respond.
         LakebedError: The storage failed, or a file is damaged.
-        MissingExtraError: A Spark is named, and PySpark is not installed.
+        MissingExtraError: `master` is given, but PySpark is not installed.
     """
     from lakebed.clients.garbage.server import GarbageServer
     from lakebed.reclaim.collector.job import (  # executors import this package
@@ -67,7 +67,7 @@ def run(
 
 
 def _executor(storage: "Storage", master: str | None, say: Callable[[str], None]) -> "Executor":
-    """Return Spark, or this process if PySpark is not installed."""
+    """Return an executor on Spark, or in this process if PySpark is not installed."""
     from lakebed.base.errors import MissingExtraError  # executors import this package
 
     try:

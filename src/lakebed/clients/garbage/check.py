@@ -1,4 +1,4 @@
-"""Checks whether garbage collection could work here; it touches nothing of the user's."""
+"""Preflight checks of garbage collection, which leave the user's objects alone."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ _SKEW_SECONDS_MAX: Final = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What a check found."""
+    """Result of a check."""
 
     check: str
     ok: bool
@@ -24,7 +24,7 @@ class Finding:
 
 
 def examine(server: GarbageServer, storage: Storage, runtime: Runtime) -> Iterator[Finding]:
-    """Yield what each check found; all are made, also after a failure."""
+    """Run all checks, and yield their results."""
     yield _attempt("server", lambda: _ask(server))
     yield _attempt("list", lambda: _list(storage))
     yield _attempt("read", lambda: _read(storage))
@@ -60,7 +60,7 @@ def _write_and_delete(storage: Storage, runtime: Runtime) -> str:
 
 
 def _write_nonce(storage: Storage, runtime: Runtime) -> float:
-    """Write a file and delete it; return when the storage says that it was written."""
+    """Write and delete a file; return its modification time in the storage."""
     name = gc_check_path(storage.repository_uid, runtime.random_bytes(8).hex())
     address = storage.namespace.address(name)
     storage.block.put(address, [b"Written by lakebed gc check; delete it if you find it.\n"])

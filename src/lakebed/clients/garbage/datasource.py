@@ -1,16 +1,16 @@
-"""The objects at a ref as a Spark data source.
+"""A Spark data source of the objects at a ref.
 
     spark.dataSource.register(LakebedDataSource)
     objects = (
         spark.read.format("lakebed")
         .option("endpoint", "http://127.0.0.1:8000")
         .option("access_key_id", ...).option("secret_access_key", ...)
-        .option("local_root", ...)  # of a local storage
+        .option("local_root", ...)  # for a local storage
         .load("lakefs://my-repo/main/some/prefix/")
     )
 
-It shows what is committed at the ref, with one Spark partition for each range. Ranges without a key
-with the prefix are not read.
+Only committed objects are read, with one Spark partition a range. Ranges outside the prefix are
+skipped.
 """
 
 import os
@@ -52,27 +52,27 @@ class LakebedDataSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """The name of the format."""
+        """Return the name of the format."""
         return "lakebed"
 
     def schema(self) -> str:
-        """The columns."""
+        """Return the columns."""
         return _COLUMNS
 
-    def reader(self, schema: object) -> "LakebedReader":  # noqa: ARG002 - it is ours
+    def reader(self, schema: object) -> "LakebedReader":  # noqa: ARG002 - the schema is fixed
         """Return the reader."""
         return LakebedReader(dict(self.options))
 
 
 @dataclass
 class RangePartition(InputPartition):
-    """One range."""
+    """The partition of one range."""
 
     range_id: RangeID
 
 
 class LakebedReader(DataSourceReader):
-    """Reads the objects at one ref."""
+    """Reader of the objects at one ref."""
 
     def __init__(self, options: dict[str, str]) -> None:
         match = _URI.fullmatch(options.get("path", ""))
@@ -103,7 +103,7 @@ class LakebedReader(DataSourceReader):
         self._storage = Storage(settings, namespace, "")
 
     def partitions(self) -> list[InputPartition]:
-        """Return one partition for each range that may hold keys with the prefix."""
+        """Return one partition for each range that may contain the prefix."""
         if not self._metarange:
             return []
         return [

@@ -1,6 +1,6 @@
-"""What garbage collection asks a server for.
+"""Server side of garbage collection runs.
 
-Every request of a run may be repeated, so a run waits while a server that was there starts again.
+All requests are idempotent, so a run waits for a restarting server.
 """
 
 from email.utils import parsedate_to_datetime
@@ -28,10 +28,9 @@ from lakebed.wire.refs import LogCommitsQuery
 
 
 class GarbageServer:
-    """Asks a server to prepare runs of one repository.
+    """Client of the garbage collection of one repository.
 
-    All methods raise `lakebed.clients.http.errors.ClientError`: the server refused, or did not
-    answer.
+    All methods raise `lakebed.clients.http.errors.ClientError`.
     """
 
     def __init__(
@@ -47,39 +46,39 @@ class GarbageServer:
         self._client.close()
 
     def storage_namespace(self) -> str:
-        """Return where the repository's objects are."""
+        """Return the storage namespace of the repository."""
         return self._client.repositories.get(self._repository).storage_namespace
 
     def mark(self) -> tuple[GCMark, Path | None]:
-        """Let the server write a mark; return it, and the folder of a storage on its own disk."""
+        """Start a run: return its mark, and the directory of a storage local to the server."""
         made = self._garbage.mark(self._repository)
         mark = GCMark(made.storage_namespace, made.unique_id, made.nonce, made.versions)
         return mark, None if made.local_root is None else Path(made.local_root)
 
     def metarange(self, ref: str) -> str:
-        """Return the metarange of the commit at a ref."""
+        """Return the metarange id of the commit at a ref."""
         found = self._client.refs.log(self._repository, ref, LogCommitsQuery(amount=1))
         return found.results[0].meta_range_id
 
     def min_age_seconds(self) -> int:
-        """Return how old an object must be before it can be garbage."""
+        """Return the minimum age of garbage, in seconds."""
         return self._client.config.garbage_collection().grace_period
 
     def now(self) -> float:
-        """Return the time of the server's clock, to the second."""
+        """Return the time of the server's clock, in whole seconds."""
         answer = self._client.ask(ConfigAPI.health.request())
         return parsedate_to_datetime(answer.headers["Date"]).timestamp()
 
     def expire(self, unique_id: str, *, max_share: float, dry_run: bool) -> dict[str, Any]:
-        """Let the server mark and expire commits by the rules of the repository; return counts."""
+        """Expire commits by the rules of the repository; return the counts."""
         query = ExpireQuery(unique_id=unique_id, max_share=max_share, dry_run=dry_run)
         counts: dict[str, Any] = msgspec.to_builtins(self._garbage.expire(self._repository, query))
         return counts
 
     def prepare(self, unique_id: str) -> GCRunID:
-        """Let the server write down all that is in use.
+        """Snapshot all referenced objects; return the id of the run.
 
-        Each page is asked for with the token of the page before; asking for one again is harmless.
+        Each page is requested with the token of the previous page; repeating a page is harmless.
         """
         query, body = UniqueQuery(unique_id=unique_id), PrepareGCUncommittedRequest()
         page = self._garbage.prepare_uncommitted(self._repository, query, body)
@@ -88,28 +87,28 @@ class GarbageServer:
             page = self._garbage.prepare_uncommitted(self._repository, query, body)
         run_id = GCRunID(page.run_id)
         self.write_commits(unique_id, run_id)
-        # If the repository is there now, it was there while its commits were read.
+        # Read after the commits: the repository existed while they were read.
         self.check_still_there(unique_id, run_id)
         return run_id
 
     def write_commits(self, unique_id: str, run_id: GCRunID) -> None:
-        """Let the server write down the commits of a run; if it has done so, nothing changes."""
+        """Write the commits of a run to the storage, unless already written."""
         query = CommitsQuery(unique_id=unique_id, run_id=run_id)
         self._garbage.prepare_commits(self._repository, query)
 
     def check_still_there(self, unique_id: str, run_id: GCRunID) -> None:
-        """Prove that this creation of the repository exists, and that we may still collect.
+        """Check that the repository was not deleted or recreated, and the permission to collect.
 
         Raises:
-            Refused: The repository was deleted, or the permission was taken away.
+            Refused: The repository was deleted, or the permission revoked.
         """
-        # The server checks both before it sees that the commits are written already.
+        # The server checks both before it skips commits that are already written.
         self.write_commits(unique_id, run_id)
 
     def write_old_commits(
         self, unique_id: str, run_id: GCRunID, *, since_us: int, dry_run: bool
     ) -> tuple[GCFile, ...]:
-        """Let the server write down the commits whose expiry frees objects."""
+        """Write the commits whose expiry frees objects."""
         query = OldCommitsQuery(
             unique_id=unique_id, run_id=run_id, since_us=since_us, dry_run=dry_run
         )
@@ -119,15 +118,15 @@ class GarbageServer:
         )
 
     def take_lease(self, holder: str, over: str) -> LeaseState:
-        """Take the lease of the repository, if it is free or has the mark `over`."""
+        """Acquire the lease of the repository, if it is free or has the version `over`."""
         return self._lease(GarbageCollectionLeaseRequest(holder=holder, over=over))
 
     def renew_lease(self, holder: str) -> LeaseState:
-        """Renew the lease of the repository, if this holder has it."""
+        """Renew the lease of the repository, if `holder` owns it."""
         return self._lease(GarbageCollectionLeaseRequest(holder=holder, renew=True))
 
     def give_lease_back(self, holder: str, *, is_good: bool, next_us: int) -> None:
-        """Give the lease back, and say how the run ended and when another is of use."""
+        """Release the lease; report whether the run succeeded and when to run next."""
         query = LeaseQuery(holder=holder, good=is_good, next_us=next_us)
         self._garbage.give_lease_back(self._repository, query)
 

@@ -1,13 +1,13 @@
-"""Why a request to a server failed.
+"""Errors of requests to a server.
 
 LakebedError
 └── ClientError
-    ├── SettingsError       the settings of the client are missing or wrong
+    ├── ClientSettingsError a setting of the client is missing or wrong
     ├── InvalidName         a name cannot be part of a request        (also a ValueError)
-    ├── Unreachable         the server did not answer
-    │   └── NeverReached    it has not answered this client once
-    ├── Refused             the server answered with an error
-    └── UnexpectedAnswer    the answer is not one of a lakeFS server
+    ├── Unreachable         the server did not respond
+    │   └── NeverReached    the server has never responded to this client
+    ├── Refused             the server responded with an error
+    └── UnexpectedAnswer    the response is not from a lakeFS server
 """
 
 from lakebed.base.errors import LakebedError
@@ -15,19 +15,19 @@ from lakebed.wire.base import ErrorBody
 
 
 class ClientError(LakebedError):
-    """Any error of the client."""
+    """Base class of the client's errors."""
 
     kind = "client"
 
 
 class ClientSettingsError(ClientError):
-    """The settings of the client are missing or wrong."""
+    """A setting of the client is missing or wrong."""
 
     kind = "client_settings"
 
 
 class InvalidName(ClientError, ValueError):
-    """A name that would lead a request to another place."""
+    """A name that would change the path of a request."""
 
     kind = "client_invalid_name"
 
@@ -36,19 +36,19 @@ class InvalidName(ClientError, ValueError):
 
 
 class Unreachable(ClientError):
-    """The server did not answer, or the connection broke."""
+    """The server did not respond, or the connection broke."""
 
     kind = "unreachable"
 
 
 class NeverReached(Unreachable):
-    """The server has not answered this client once: no other request will fare better."""
+    """The server has never responded to this client, so further requests are pointless."""
 
     kind = "never_reached"
 
 
 class Refused(ClientError):
-    """The server answered with an error."""
+    """The server responded with an error."""
 
     kind = "server_refused"
 
@@ -57,10 +57,10 @@ class Refused(ClientError):
         self.status = status
         self.message = message
         self.said = said or ErrorBody()
-        """The body of the answer, as far as it is understood."""
+        """The body of the response, as far as it could be decoded."""
 
 
 class UnexpectedAnswer(ClientError):
-    """The answer is not one that a lakeFS server gives."""
+    """The response is not from a lakeFS server."""
 
     kind = "unexpected_answer"

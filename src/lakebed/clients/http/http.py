@@ -1,8 +1,7 @@
-"""The one way to a server: requests under `/api/v1`, with credentials, and errors that explain.
+"""The HTTP client: requests under `/api/v1`, with credentials and explained errors.
 
-Which requests are sent again, and for how long, is a `RetryPolicy`. By default only reads are, and
-only when a busy server says when to come back: whoever changes something must learn what became of
-it.
+A `RetryPolicy` decides which requests are retried, and for how long. By default, only reads are
+retried, and only if a busy server sends `Retry-After`: the outcome of a write must be known.
 """
 
 import logging
@@ -32,7 +31,7 @@ from lakebed.clients.http.settings import ClientSettings
 from lakebed.wire import calls as wire
 from lakebed.wire.base import ErrorBody
 
-if TYPE_CHECKING:  # each command needs a few of them
+if TYPE_CHECKING:  # a command needs only a few of them
     from lakebed.wire.actions import ActionsAPI
     from lakebed.wire.auth import AuthAPI, PrincipalsAPI
     from lakebed.wire.config import ConfigAPI, SetupAPI
@@ -53,15 +52,15 @@ _LOGGER: Final = logging.getLogger(__name__)
 
 _CONNECT_SECONDS: Final = 10.0
 _ANSWER_SECONDS: Final = 900.0
-"""A large commit or merge takes minutes, and ending the wait would not end the work."""
+"""A large commit or merge takes minutes, and a timeout would not stop the server's work."""
 _TRANSFER_SECONDS: Final = 60.0
-"""How long a transfer of bytes may stand still."""
+"""The longest pause within a transfer."""
 
 CONNECTIONS_MAX: Final = 100
 _LIMITS: Final = httpx.Limits(
     max_connections=CONNECTIONS_MAX, max_keepalive_connections=CONNECTIONS_MAX
 )
-# With the headers that are added on the way.
+# A hook sees the headers that httpx adds.
 _HOOKS: Final = {"request": [traffic.show_request]}
 
 
@@ -69,7 +68,7 @@ ResourceT = TypeVar("ResourceT", bound=wire.Resource)
 
 
 class _Of(Generic[ResourceT]):
-    """Operations of a client, imported when they are first needed."""
+    """Descriptor that imports a client's operations on first use."""
 
     def __init__(self, module: str) -> None:
         self._module = module
@@ -86,14 +85,14 @@ class _Of(Generic[ResourceT]):
 
 @dataclass(frozen=True, slots=True)
 class FullAnswer(Generic[AnswerT]):
-    """An answer with its headers."""
+    """The decoded body and the headers of a response."""
 
     value: AnswerT
     headers: Mapping[str, str]
 
 
 class Client:
-    """The API of one server, as one user. Threads may share it."""
+    """Client of one server, as one user. Threads may share it."""
 
     actions: "_Of[ActionsAPI]" = _Of("actions")
     auth: "_Of[AuthAPI]" = _Of("auth")
@@ -127,7 +126,7 @@ class Client:
         self._was_there = False
         self._http = httpx.Client(
             base_url=f"{settings.endpoint}/api/v1/",
-            # Without a key: for the one request that makes the first.
+            # Initial setup is requested without credentials.
             auth=(settings.access_key_id, settings.secret_access_key)
             if settings.access_key_id
             else None,
@@ -140,7 +139,7 @@ class Client:
 
     @cached_property
     def _storage(self) -> httpx.Client:
-        """Without credentials, for presigned URLs."""
+        """Client without credentials, for presigned URLs."""
         return httpx.Client(
             timeout=httpx.Timeout(_TRANSFER_SECONDS, connect=_CONNECT_SECONDS, pool=None),
             event_hooks=_HOOKS,
@@ -154,27 +153,27 @@ class Client:
             self._storage.close()
 
     def send(self, request: wire.WireRequest[AnswerT]) -> AnswerT:
-        """Send a request; return its answer.
+        """Send a request; return the decoded response.
 
         Raises:
-            Refused: The server answered with an error.
-            Unreachable: It did not answer; a change may or may not have been made.
-            UnexpectedAnswer: The answer is not one of a lakeFS server.
-            InvalidName: A segment of the path is not a name.
+            Refused: The server responded with an error.
+            Unreachable: The server did not respond; the outcome of a change is unknown.
+            UnexpectedAnswer: The response is not from a lakeFS server.
+            InvalidName: A segment of the path is invalid.
         """
         return self.ask(request).value
 
     def ask(
         self, request: wire.WireRequest[AnswerT], *, headers: Mapping[str, str] | None = None
     ) -> FullAnswer[AnswerT]:
-        """Send a request, perhaps with further headers; return its answer with its headers."""
+        """Send a request with additional headers; return the decoded response and its headers."""
         with self.open(request, headers=headers) as response:
             return self.answer(request, response)
 
     def answer(
         self, request: wire.WireRequest[AnswerT], response: httpx.Response
     ) -> FullAnswer[AnswerT]:
-        """Read the answer to a request that was opened; raises as `send`."""
+        """Decode the response to an opened request; raises like `send`."""
         response.read()
         traffic.show_answer_body(response)
         value: AnswerT = _value(response, request.answer)
@@ -188,17 +187,17 @@ class Client:
         content: Iterator[bytes] | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> Iterator[httpx.Response]:
-        """Send a request and look at its answer before the body is there.
+        """Send a request; yield the response before its body is read.
 
         Args:
             request: The request.
-            content: The bytes of an object to upload.
-            headers: Further headers.
+            content: Content of an object to upload.
+            headers: Additional headers.
 
         Raises:
-            Refused: The server answered with an error.
-            Unreachable: It did not answer, or the connection broke.
-            InvalidName: A segment of the path is not a name.
+            Refused: The server responded with an error.
+            Unreachable: The server did not respond, or the connection broke.
+            InvalidName: A segment of the path is invalid.
         """
         has_body = request.body is not None
         sent = self._http.build_request(
@@ -223,7 +222,7 @@ class Client:
         content: Iterator[bytes] | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> Iterator[httpx.Response]:
-        """Send or get bytes at a presigned URL, which needs no credentials; raises as `open`."""
+        """Request a presigned URL, without credentials; raises like `open`."""
         request = self._storage.build_request(
             method, url, content=content, headers=dict(headers or {})
         )
@@ -232,7 +231,7 @@ class Client:
 
     @contextmanager
     def _answered(self, http: httpx.Client, request: httpx.Request) -> Iterator[httpx.Response]:
-        """Send a request, and close its answer."""
+        """Send a request, raise its error, and close the response."""
         with self._explained(request.method):
             response = self._send(http, request)
             try:
@@ -245,13 +244,13 @@ class Client:
                 response.close()
 
     def _send(self, http: httpx.Client, request: httpx.Request) -> httpx.Response:
-        """Send a request, again where the policy says so, and return the last answer."""
+        """Send a request, retrying according to the policy; return the last response."""
         retries = Retries(self._retry_policy, request.method, self._runtime)
         while True:
             try:
                 response = http.send(request, stream=True)
             except httpx.ReadTimeout:
-                raise  # it was waited for long enough, and the work may still be going on
+                raise  # the server may still be working on the request
             except httpx.TransportError as error:
                 pause = retries.pause_after_break(was_there=self._was_there)
                 if pause is None:
@@ -279,7 +278,7 @@ class Client:
 
     @contextmanager
     def _explained(self, method: str) -> Iterator[None]:
-        """Turn the errors of a connection into ours."""
+        """Translate errors of httpx."""
         doubt = "" if method in {"GET", "HEAD"} else "; the change may or may not have been made"
         try:
             yield
@@ -297,16 +296,16 @@ class Client:
 
 
 def checks_certificates(endpoint: str) -> bool:
-    """Whether a server has a certificate to check.
+    """Whether the endpoint uses TLS.
 
-    To load the authorities that are trusted takes longer than most requests: a server without TLS
-    needs none of them. Redirects are not followed, and presigned URLs go another way.
+    Loading the trusted authorities takes longer than most requests, so it is skipped without TLS.
+    Redirects are not followed, and presigned URLs use another client.
     """
     return not endpoint.lower().startswith("http:")
 
 
 def _value(response: httpx.Response, kind: Any) -> Any:
-    """Return the value of an answer: text or bytes as they are, or what the JSON says."""
+    """Decode the body of a response: text and bytes unchanged, otherwise JSON."""
     if kind is str:
         return response.text
     if kind is bytes:
@@ -316,7 +315,7 @@ def _value(response: httpx.Response, kind: Any) -> Any:
     try:
         value = msgspec.json.decode(response.content, type=kind or msgspec.Raw)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        # A page that is no JSON needs no more words; a field that is missing has to be named.
+        # Quote the decoder only for a wrong field, not for a page that is no JSON.
         reason = f" ({error})" if isinstance(error, msgspec.ValidationError) else ""
         raise UnexpectedAnswer(
             f"the answer of {response.url.copy_with(query=None)} is not one of a lakeFS server"
@@ -326,10 +325,10 @@ def _value(response: httpx.Response, kind: Any) -> Any:
 
 
 def _joined(path: tuple[str, ...]) -> str:
-    """Return the path of a request from its segments.
+    """Build the path of a request from its segments.
 
     Raises:
-        InvalidName: A segment would lead to another place.
+        InvalidName: A segment would change the path.
     """
     for segment in path:
         if segment in {"", ".", ".."}:
@@ -338,7 +337,7 @@ def _joined(path: tuple[str, ...]) -> str:
 
 
 def _refusal(response: httpx.Response, endpoint: str) -> Refused:
-    """Return the error that a server answered; `endpoint` is empty for presigned URLs."""
+    """Build the error for a response; `endpoint` is empty for presigned URLs."""
     advice = ""
     try:
         said = msgspec.json.decode(response.content, type=ErrorBody)
@@ -346,11 +345,11 @@ def _refusal(response: httpx.Response, endpoint: str) -> Refused:
         said = ErrorBody()
         if endpoint and response.is_client_error and response.content:
             advice = f", and not by a lakeFS server: check the endpoint {endpoint}"
-    # What a Lakebed server adds says more than the words that all clients know.
+    # Lakebed's `detail` says more than lakeFS's `message`.
     message = said.detail or said.message
     message = message or response.reason_phrase.lower() or "the server gave no reason"
     message += advice
-    # What a hook printed has lines.
+    # The output of a hook has several lines.
     lines = (" ".join(line.split()) for line in message.splitlines())
     return Refused(response.status_code, "\n".join(filter(None, lines)), said)
 

@@ -1,4 +1,4 @@
-"""Lists that come in pages, followed to their end."""
+"""Pagination of listings."""
 
 from collections.abc import Iterator
 from typing import Any, Final, ParamSpec, TypeVar
@@ -13,13 +13,13 @@ P = ParamSpec("P")
 ItemT = TypeVar("ItemT")
 
 PAGE_SIZE: Final = 1000
-"""The most that a server returns at once."""
+"""The server's largest page."""
 
 
 def list_items(
     call: BoundCall[P, Page[ItemT]], *args: P.args, **kwargs: P.kwargs
 ) -> Iterator[ItemT]:
-    """Iterate over the items of a list; see `list_pages`."""
+    """Iterate over the items of a listing; see `list_pages`."""
     for page in list_pages(None, call, *args, **kwargs):
         yield from page
 
@@ -27,7 +27,7 @@ def list_items(
 def list_some(
     limit: int | None, call: BoundCall[P, Page[ItemT]], *args: P.args, **kwargs: P.kwargs
 ) -> Iterator[ItemT]:
-    """Iterate over the first items of a list; see `list_pages`."""
+    """Iterate over the first `limit` items of a listing; see `list_pages`."""
     for page in list_pages(limit, call, *args, **kwargs):
         yield from page
 
@@ -35,18 +35,18 @@ def list_some(
 def list_pages(
     limit: int | None, call: BoundCall[P, Page[ItemT]], *args: P.args, **kwargs: P.kwargs
 ) -> Iterator[list[ItemT]]:
-    """Iterate over the pages of a list; each is fetched when it is needed.
+    """Iterate over the pages of a listing; a page is fetched on demand.
 
     Args:
-        limit: At most so many items in all.
+        limit: The most items in all pages.
         call: The operation of a client that returns a page.
-        args: The parts of its path, and a query that says behind which item to begin.
-        kwargs: As `args`.
+        args: The segments of the path, and a query with the starting position.
+        kwargs: Like `args`.
 
     Raises:
-        UnexpectedAnswer: The answer is not a page, or the list does not advance.
-        Refused: The server answered with an error.
-        Unreachable: It did not answer.
+        UnexpectedAnswer: The response is not a page, or the listing does not advance.
+        Refused: The server responded with an error.
+        Unreachable: The server did not respond.
     """
     ask: Any = call
     parts = [each for each in args if not isinstance(each, PageQuery)]

@@ -1,4 +1,4 @@
-"""Which requests are sent again, and for how long."""
+"""Retry policies of requests."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -10,20 +10,19 @@ _PAUSE_SECONDS_MAX: Final = 5.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetryPolicy:
-    """When to send a request again. The last answer is handed on, whatever it is."""
+    """Conditions for retries. After the last attempt, its response or error is returned."""
 
     methods: frozenset[str]
-    """The methods that may be sent again."""
     statuses: frozenset[int]
-    """The answers of a server that is busy or away."""
+    """Statuses of a busy or restarting server."""
     seconds_max: float
-    """How long one request may take with all its tries."""
+    """Time limit of a request, including retries."""
     tries_max: int | None = None
     pause_seconds: float | None = None
-    """How long to wait first where the server does not say; then twice as long each time. None:
-    only a server that says when to come back is asked again."""
+    """First pause without a `Retry-After`, doubled after each attempt. None: retry only responses
+    with `Retry-After`."""
     broken_connections: bool = False
-    """Whether to try again when there is no answer at all, if the server has answered before."""
+    """Whether to retry when a server that has responded before does not respond."""
 
 
 PATIENT_READS: Final = RetryPolicy(
@@ -32,8 +31,8 @@ PATIENT_READS: Final = RetryPolicy(
     seconds_max=30.0,
     tries_max=5,
 )
-"""For people: reads wait for a busy server. A change is sent once, so that nobody has to guess how
-often it was made."""
+"""For interactive use: reads wait for a busy server. Writes are sent once, so that their number
+is known."""
 
 OUTLAST_RESTARTS: Final = RetryPolicy(
     methods=frozenset({"GET", "POST", "PUT"}),
@@ -42,11 +41,11 @@ OUTLAST_RESTARTS: Final = RetryPolicy(
     pause_seconds=0.5,
     broken_connections=True,
 )
-"""For long jobs whose requests may all be repeated: they wait while a server starts again."""
+"""For long jobs with idempotent requests: wait for a restarting server."""
 
 
 class Retries:
-    """The tries of one request."""
+    """The attempts of one request."""
 
     def __init__(self, policy: RetryPolicy, method: str, runtime: Runtime) -> None:
         self._policy = policy
@@ -57,11 +56,11 @@ class Retries:
         self.tries = 1
 
     def pause_after_answer(self, status: int, retry_after: str) -> float | None:
-        """Return how long to wait before the next try; None: this answer is the last one.
+        """Return the pause before the next attempt, or None if this response is final.
 
         Args:
-            status: The status of the answer.
-            retry_after: What its header ``Retry-After`` says, if anything.
+            status: The status of the response.
+            retry_after: Value of the header ``Retry-After``, or empty.
         """
         if status not in self._policy.statuses:
             return None
@@ -71,10 +70,10 @@ class Retries:
         return self._next_pause(max(self._pause, wanted or 0.0))
 
     def pause_after_break(self, *, was_there: bool) -> float | None:
-        """Return how long to wait when there was no answer; None: do not try again.
+        """Return the pause before the next attempt, or None to give up.
 
         Args:
-            was_there: Whether the server has ever answered. If not, its address may be wrong.
+            was_there: Whether the server has ever responded. If not, the address may be wrong.
         """
         if not (self._policy.broken_connections and was_there):
             return None

@@ -1,7 +1,7 @@
-"""The settings of the client: where the server is, and with which keys to ask it.
+"""Settings of the client: the server and the credentials.
 
-They come from lakectl's file, lakectl's variables, Lakebed's variables and the flag; later ones
-win. So whoever has set up lakectl has set up Lakebed.
+Sources, later ones win: lakectl's file, lakectl's environment variables, Lakebed's environment
+variables, the flag. So the settings of lakectl work for Lakebed.
 """
 
 from collections.abc import Iterator, Mapping
@@ -17,7 +17,7 @@ _API_PATH = "/api/v1"
 
 @dataclass(frozen=True, slots=True)
 class _Setting:
-    """One setting, and the names it has in each source."""
+    """A setting and its name in each source."""
 
     title: str
     file_key: tuple[str, str]
@@ -47,10 +47,10 @@ _SECRET_ACCESS_KEY = _Setting(
 
 @dataclass(frozen=True, slots=True)
 class ClientSettings:
-    """The server, and the keys for it."""
+    """Server and credentials."""
 
     endpoint: str
-    """Without `/api/v1` and without a slash at its end."""
+    """Without `/api/v1` and trailing slash."""
     access_key_id: str
     secret_access_key: str = field(repr=False)
 
@@ -58,16 +58,16 @@ class ClientSettings:
 def load_settings(
     *, environ: Mapping[str, str], config_file: Path | None, endpoint: str | None
 ) -> ClientSettings:
-    """Return the settings in force.
+    """Load the effective settings.
 
     Args:
-        environ: The variables of the environment.
-        config_file: A file in lakectl's format that must exist. None: `~/.lakectl.yaml`, if it
-            exists.
+        environ: The environment variables.
+        config_file: A file in lakectl's format, which must exist; None means `~/.lakectl.yaml`, if
+            that exists.
         endpoint: The value of the flag.
 
     Raises:
-        SettingsError: A setting is missing, or wrong.
+        ClientSettingsError: A setting is missing or wrong.
     """
     content = _content(environ, config_file)
     found = {
@@ -86,7 +86,7 @@ def load_settings(
 def load_endpoint(
     *, environ: Mapping[str, str], config_file: Path | None, endpoint: str | None
 ) -> str:
-    """Return the endpoint in force, for who has no keys yet; as `load_settings`."""
+    """Load the endpoint alone, for use without credentials; see `load_settings`."""
     endpoint = endpoint or _find(_ENDPOINT, environ, _content(environ, config_file))
     _refuse_missing([] if endpoint else [_ENDPOINT])
     return normal_endpoint(endpoint or "")
@@ -118,10 +118,10 @@ def _listed(words: list[str]) -> str:
 
 
 def normal_endpoint(text: str) -> str:
-    """Return an endpoint without the path of the API, which people may add or leave out.
+    """Normalize an endpoint; the path of the API is optional.
 
     Raises:
-        SettingsError: It is not the address of a server.
+        ClientSettingsError: The text is not the URL of a server.
     """
     mistake = ClientSettingsError(
         f"{text!r} is not an endpoint, expected for example http://127.0.0.1:8000"
@@ -137,13 +137,13 @@ def normal_endpoint(text: str) -> str:
 
 
 def usual_file(environ: Mapping[str, str]) -> Path | None:
-    """Return where the settings are if no file is named."""
+    """Return the default settings file."""
     home = environ.get("HOME")
     return Path(home, ".lakectl.yaml") if home else None
 
 
 def _content(environ: Mapping[str, str], config_file: Path | None) -> Mapping[str, Any]:
-    """The content of the file, or nothing if none was named and the usual one is not there."""
+    """Read the settings file, or return nothing if the default file does not exist."""
     if config_file is None:
         config_file = usual_file(environ)
         if config_file is None or not config_file.exists():
@@ -152,10 +152,10 @@ def _content(environ: Mapping[str, str], config_file: Path | None) -> Mapping[st
 
 
 def read_file(config_file: Path) -> Mapping[str, object]:
-    """Return the content of a file in lakectl's format.
+    """Read a file in lakectl's format.
 
     Raises:
-        SettingsError: It cannot be read, or is not in this format.
+        ClientSettingsError: The file cannot be read, or has another format.
     """
     try:
         text = config_file.read_text(encoding="utf-8")
@@ -168,12 +168,12 @@ def read_file(config_file: Path) -> Mapping[str, object]:
 
 
 def _parse(text: str, config_file: Path) -> Mapping[str, object]:
-    import yaml  # most commands find everything in the environment
+    import yaml  # slow, and rarely needed: most commands use environment variables
 
     try:
         content = yaml.safe_load(text)
     except Exception as error:  # noqa: BLE001 - odd values make the library fail in many ways
-        # Only where it is wrong: the text around it may be a secret.
+        # Quote the line number only: the text may be a secret.
         mark = getattr(error, "problem_mark", None)
         place = f" (line {mark.line + 1})" if mark else ""
         raise ClientSettingsError(f"{config_file} is not YAML{place}") from None
@@ -198,6 +198,6 @@ def _from_file(content: Mapping[str, Any], setting: _Setting) -> str | None:
     section, key = setting.file_key
     value = (content.get(section) or {}).get(key)
     if value is not None and not isinstance(value, str):
-        # YAML has made a number or a date of it, and the original text is lost.
+        # YAML parsed a number or a date: the original text is lost.
         raise ClientSettingsError(f"{section}.{key} in the settings is not text: put it in quotes")
     return value

@@ -1,4 +1,4 @@
-"""Whether a server waits for its first user."""
+"""Detection of a server without users."""
 
 from typing import Final
 
@@ -11,12 +11,12 @@ _SECONDS: Final = 30.0
 
 
 def waits_for_setup(endpoint: str) -> bool:
-    """Ask the server that this machine has just started; False if it cannot be asked."""
+    """Return whether a local server needs its initial setup; False if it does not respond."""
     try:
         answer = httpx.get(
             f"{endpoint}/api/v1/setup_lakefs",
             trust_env=False,
-            # It is our own server, whatever name its certificate has, and nothing secret is sent.
+            # The certificate is for another name, and no secret is sent.
             verify=False,  # noqa: S501
             timeout=_SECONDS,
         )

@@ -1,7 +1,6 @@
-"""The requests and answers of a client as lines of the log, with every secret masked.
+"""Debug log of requests and responses, with secrets masked.
 
-Credentials are in headers; secrets and tokens are in some bodies; and whoever has a presigned URL
-may read with it. Bytes of objects are not shown.
+Headers, bodies and presigned URLs can contain secrets. Contents of objects are not logged.
 """
 
 import json
@@ -12,23 +11,23 @@ from typing import Final
 import httpx
 
 LOGGER: Final = logging.getLogger(__name__)
-# Whoever wants to see this asks for it by itself: other logs have a line for each request.
+# Enabled separately: other debug logs have one line a request.
 LOGGER.setLevel(logging.INFO)
 
 _MASK: Final = "********"
 _SECRET_HEADERS: Final = frozenset({"authorization", "cookie", "set-cookie"})
 _SECRET_WORDS: Final = ("secret", "token", "password")
 _BODY_MAX: Final = 2000
-"""So many characters of a body are shown."""
+"""Logged characters of a body."""
 
 
 def is_shown() -> bool:
-    """Whether anybody looks."""
+    """Whether requests are logged."""
     return LOGGER.isEnabledFor(logging.DEBUG)
 
 
 def show_request(request: httpx.Request) -> None:
-    """Write down a request that is about to be sent."""
+    """Log a request before sending."""
     if not is_shown():
         return
     LOGGER.debug("> %s %s", request.method, _masked_request(str(request.url)))
@@ -38,14 +37,14 @@ def show_request(request: httpx.Request) -> None:
 
 
 def show_answer(response: httpx.Response) -> None:
-    """Write down how an answer begins."""
+    """Log the status and headers of a response."""
     if is_shown():
         LOGGER.debug("< %d %s", response.status_code, response.reason_phrase)
         _show_headers("<", response.headers.items())
 
 
 def show_answer_body(response: httpx.Response) -> None:
-    """Write down the body of an answer that was read."""
+    """Log the body of a response."""
     if is_shown() and response.headers.get("Content-Type", "").startswith("application/json"):
         _show_body("<", response.content)
 
@@ -80,7 +79,7 @@ def _is_secret(name: str) -> bool:
 
 
 def _masked_text(text: str) -> str:
-    """A text; a URL without its query, as it may be a presigned one."""
+    """Mask the query of a URL, as the URL may be presigned."""
     if not text.startswith(("http://", "https://")):
         return text
     before, mark, _ = text.partition("?")
@@ -88,7 +87,7 @@ def _masked_text(text: str) -> str:
 
 
 def _masked_request(url: str) -> str:
-    """The URL of a request, with what it asks for, but neither secrets nor a signature."""
+    """Mask secrets in the query of a request, or all of a signed query."""
     before, mark, query = url.partition("?")
     if "sign" in query.lower():
         return _masked_text(url)

@@ -1,7 +1,7 @@
-"""Imports on Spark: for lakes that are too large for one machine to list.
+"""Imports on Spark, for lakes too large to be listed by one machine.
 
-`job` makes an import: executors list the objects (`executors`) and write down what they found, the
-driver splits that into parts (`plan`), executors cut each part into ranges, and the driver stores
-the metarange and hands it to the server (`server`), which checks and publishes it. The ranges are
-those that the server would have written, bit for bit.
+`job` runs an import. Executors list objects to files (`executors`); the driver splits the files
+into parts (`plan`); executors cut each part into ranges; the driver stores the metarange and
+reports its id to the server (`server`), which verifies and publishes the commit. The ranges are bit
+for bit the same as the server's own.
 """

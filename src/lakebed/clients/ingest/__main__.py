@@ -31,7 +31,7 @@ _POLL_SECONDS: Final = 1.0
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Import, and end the process with a status."""
+    """Run an import and exit."""
     try:
         sys.stdout.write(f"{_import(_parser().parse_args(arguments))}\n")
     except LakebedError as error:
@@ -53,7 +53,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _import(asked: argparse.Namespace) -> str:
-    """Make an import; return a line about it."""
+    """Run an import; return a summary."""
     target = _TARGET.fullmatch(asked.to)
     if target is None:
         sys.exit(f"lakebed: --to is {asked.to!r}, expected lakefs://repository/branch/path")
@@ -82,7 +82,7 @@ def _say(line: str) -> None:
 
 
 def _wait(client: Client, branch: ImportBranch, import_id: str) -> ImportStatus:
-    """Return how an import stands when it has ended well."""
+    """Wait for the end of an import; return its status."""
     while True:
         query = ImportQuery(id=import_id)
         status = client.imports.status(branch.repository, branch.name, query)

@@ -1,4 +1,4 @@
-"""The signs of life of an import on Spark, from before Spark starts to the end of the job."""
+"""Heartbeats of an import on Spark, from before Spark starts to the end of the job."""
 
 import logging
 from collections.abc import Callable, Iterator
@@ -11,7 +11,7 @@ from lakebed.clients.ingest.server import ImportReporter
 from lakebed.wire.imports import ImportReport
 
 BEAT_SECONDS: Final = 2.0
-"""Between two of them. The server gives an import up that it does not hear of for a minute."""
+"""Interval of heartbeats. The server fails an import without heartbeats after a minute."""
 
 _LOGGER: Final = logging.getLogger(__name__)
 
@@ -20,12 +20,12 @@ _LOGGER: Final = logging.getLogger(__name__)
 def beating(
     server: ImportReporter, progress: Callable[[], ImportReport], on_end: Callable[[str], object]
 ) -> Iterator[None]:
-    """Tell the server now and then how far the job is.
+    """Report the progress to the server at intervals.
 
     Args:
-        server: It is told.
-        progress: Returns what to say.
-        on_end: Called, perhaps several times, with the reason if the import has ended.
+        server: Receives the reports.
+        progress: Returns the current report.
+        on_end: Called, possibly several times, with the reason if the import has ended.
     """
 
     def beat() -> bool:

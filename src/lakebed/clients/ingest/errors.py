@@ -1,11 +1,11 @@
-"""Why an import on Spark ended early. In none of these cases was anything published by it.
+"""Errors of imports on Spark. After any of these, the branch is unchanged.
 
 LakebedError
 └── IngestError
-    ├── NothingFound     a source holds no objects
+    ├── NothingFound     a source contains no objects
     ├── StrangePath      an object cannot be imported, and the import is strict
     ├── UnsortedListing  the storage does not list in order of the paths
-    └── ImportEnded      the server says that the import was canceled, or has failed
+    └── ImportEnded      the import was canceled or has failed on the server
 """
 
 from typing import ClassVar
@@ -14,13 +14,13 @@ from lakebed.base.errors import LakebedError
 
 
 class IngestError(LakebedError):
-    """Any error of an import on Spark."""
+    """Base class of errors of imports on Spark."""
 
     kind: ClassVar[str] = "ingest"
 
 
 class NothingFound(IngestError):
-    """There is nothing at a source."""
+    """A source contains no objects."""
 
     kind = "nothing_listed"
 
@@ -57,6 +57,6 @@ class UnsortedListing(IngestError):
 
 
 class ImportEnded(IngestError):
-    """The server says that the import has ended."""
+    """The import was canceled or has failed on the server."""
 
     kind = "import_ended"

@@ -1,8 +1,7 @@
-"""What executors do for an import: list objects, and cut what was found into ranges.
+"""Work of executors in an import: listing objects, and cutting listings into ranges.
 
-Spark may run a task twice. Files of listings have names of their own: the driver learns of those of
-one of the tries, and goes by no others. Ranges are named by their content: both tries write the
-same ones, and the second finds them there.
+Spark may run a task more than once. Listing files have random names, and the driver uses those of
+one attempt only. Ranges are named by their content, so all attempts write the same files.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -27,27 +26,27 @@ from lakebed.reclaim.collector.executors.read import Batches, Transform, rows
 from lakebed.reclaim.collector.storage import Storage
 
 FILE_ROWS: Final = 100_000
-"""About how many objects go into one file of a listing; so many are in memory at a time."""
+"""Approximate number of objects in a listing file, and in memory at a time."""
 
 SKIPPED_SHOWN_MAX: Final = 100
-"""Of so many skipped objects of a file the addresses are kept."""
+"""The most addresses of skipped objects recorded a file."""
 
 STRETCHES: Final = "number int, source int, after string, upto string"
-"""Rows of stretches."""
+"""Schema of listing ranges."""
 
 FOUND: Final = (
     "stretch int, number int, name string, content_id string, rows long, first_key binary,"
     " last_key binary, ends array<binary>, skipped long, skipped_addresses array<string>"
 )
-"""Rows of files that were written."""
+"""Schema of listing files."""
 
 PARTS: Final = (
     "after binary, upto binary, files array<struct<source: int, name: string, content_id: string>>"
 )
-"""Rows of parts."""
+"""Schema of parts."""
 
 REFS: Final = "range_id string, min_key binary, max_key binary, count long, size_bytes long"
-"""Rows of ranges that were written."""
+"""Schema of written ranges."""
 
 _FOUND_SCHEMA: Final = pa.schema(
     [
@@ -83,7 +82,7 @@ def list_found(
     *,
     strict: bool,
 ) -> Transform:
-    """From stretches to the files of what was found in them; `count` gets the objects' number."""
+    """Map listing ranges to listing files; `count` is called with numbers of objects."""
 
     def read(batches: Batches) -> Batches:
         storage.check_owner()
@@ -101,7 +100,7 @@ def list_found(
 def _listed(
     storage: Storage, source: IngestSource, stretch: ListingRange
 ) -> Iterator[pa.RecordBatch]:
-    """Yield what the storage has in a stretch."""
+    """Yield the objects in a listing range."""
     if source.is_prefix:
         wanted = Listed(start_of(stretch), stretch.upto)
         yield from list_stretch(storage.block, Namespace.parse(source.place), wanted)
@@ -109,11 +108,11 @@ def _listed(
     try:
         yield storage.block.head(Address.parse(source.place)).as_listed()
     except ObjectNotFound:
-        return  # the driver sees that nothing was found
+        return  # the driver raises NothingFound
 
 
 class _FoundWriter:
-    """Writes what is found in one stretch to files."""
+    """Writer of the listing files of one listing range."""
 
     def __init__(
         self,
@@ -178,7 +177,7 @@ class _FoundWriter:
         """Return the first and the last key.
 
         Raises:
-            UnsortedListing: The keys do not rise.
+            UnsortedListing: The keys are not ascending.
         """
         if not len(keys):
             return b"", b""
@@ -206,7 +205,7 @@ def cut_parts(
     breaks: Breaks,
     count: Callable[[int], None],
 ) -> Transform:
-    """From parts to the ranges that they make; `count` gets the number of entries in them."""
+    """Map parts to ranges; `count` is called with numbers of entries."""
 
     def read(batches: Batches) -> Batches:
         storage.check_owner()
@@ -238,7 +237,7 @@ def _ranges(
 
 
 def _between(entries: pa.Table, after: bytes | None, upto: bytes | None) -> pa.Table:
-    """Return the entries with keys behind one key, up to and including another one."""
+    """Return the entries with keys after `after`, up to and including `upto`."""
     keys = one_array(entries, "key")
     begin = 0 if after is None else _count_upto(keys, after)
     end = len(keys) if upto is None else _count_upto(keys, upto)
@@ -253,6 +252,6 @@ def _store_range(storage: Storage, entries: pa.Table) -> RangeRef:
     entries = entries.combine_chunks()
     ref = ref_of(entries)
     address = storage.namespace.address(range_path(ref.range_id))
-    # Perhaps another try of this task wrote it, or an earlier import.
+    # Another attempt of this task, or an earlier import, may have written it.
     storage.block.create_by_content([(address, encode_range(entries))])
     return ref

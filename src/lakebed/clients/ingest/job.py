@@ -1,14 +1,14 @@
-"""An import on Spark, from the listing to the metarange that is handed to the server.
+"""An import on Spark, from the listing to the metarange.
 
-1. Executors list the objects, folder by folder, and write down what they found. From here on, all
-   goes by these files, whatever happens to the objects.
-2. The driver splits what was found into parts, behind keys that end a range.
-3. Executors make the entries of each part, cut them into ranges and store these.
-4. The driver stores the metarange, hands it to the server, and removes the files of step 1.
+1. Executors list the objects, directory by directory, into files. These files are the only input
+   of the next steps, so later changes of the objects do not matter.
+2. The driver splits the files into parts, after keys that end a range.
+3. Executors turn each part into entries, cut these into ranges and store the ranges.
+4. The driver stores the metarange, reports it to the server, and removes the files of step 1.
 
-Meanwhile a thread tells the server every other second how far it is, and ends the job if the import
-was canceled. A job that dies has published nothing: the server gives its import up after a minute.
-The driver's memory grows with the number of ranges and files, not of objects.
+Meanwhile, a thread reports the progress every two seconds, and ends the job if the import was
+canceled. A job that dies has published nothing: the server fails its import after a minute. The
+driver's memory grows with the number of ranges and files, not of objects.
 """
 
 import logging
@@ -50,7 +50,7 @@ from lakebed.reclaim.collector.storage import Storage
 from lakebed.wire.imports import ImportReport
 
 _PIECES: Final = 8
-"""For each core, work is cut into so many pieces: so it is spread evenly, and progress is seen."""
+"""Tasks per core, for even distribution and visible progress."""
 
 _LOGGER: Final = logging.getLogger(__name__)
 
@@ -81,10 +81,10 @@ class IngestJob:
         self._ended = ""
 
     def run(self) -> MetaRangeID:
-        """Make the metarange, and hand it to the server, which publishes it afterwards.
+        """Build the metarange and report it to the server, which publishes it.
 
         Raises:
-            IngestError: It ended early; see `lakebed.clients.ingest.errors`.
+            IngestError: The import was aborted; see `lakebed.clients.ingest.errors`.
             ExecutorFailed: An executor failed.
             LakebedError: The storage or the server failed.
         """
@@ -150,7 +150,7 @@ class IngestJob:
     def _mapped(
         self, rows: Sequence[tuple[object, ...]], schema: str, transform: Transform, result: str
     ) -> DataFrame:
-        """Apply a transform to a few rows, spread over all executors."""
+        """Apply a transform to a few rows, distributed over all executors."""
         self._check_not_ended()
         frame = self._spark.createDataFrame(rows, schema)
         return frame.repartition(min(len(rows), self._width)).mapInArrow(transform, result)
@@ -170,14 +170,14 @@ class IngestJob:
         self._storage.block.create_by_content([(address, encode_metarange(table))])
         return made
 
-    # What the server is told
+    # Reports to the server
 
     @contextmanager
     def _alive(self) -> Iterator[None]:
-        """Tell the server that the job lives, and end the job if the import has ended.
+        """Send heartbeats to the server, and end the job if the import has ended.
 
         Raises:
-            ImportEnded: It has.
+            ImportEnded: The import has ended.
         """
         context, group = self._spark.sparkContext, f"lakebed import {self._started.id}"
 
@@ -220,12 +220,12 @@ class IngestJob:
             raise ImportEnded(f"the import has ended: {error.message}")
 
     def _report_failure(self, why: str) -> None:
-        """Say that the job has given up; if the server does not hear it, it notices in time."""
+        """Report a failure; without the report, the server times out."""
         with suppress(ClientError):
             self._server.report(self._progress(error=why))
 
     def _remove_listing(self) -> None:
-        """Remove the files of the listing; what is left, the server removes some day."""
+        """Remove the listing files; the server removes leftovers later."""
         block, namespace = self._storage.block, self._storage.namespace
         try:
             for batch in block.list_objects(namespace.folder(import_folder(self._started.id))):

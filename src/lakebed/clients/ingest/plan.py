@@ -1,9 +1,9 @@
-"""How the work of an import is cut up: pure functions, on as many things as there are ranges.
+"""Partitioning of an import's work: pure functions on at most one item a range.
 
-Objects are listed in *stretches*, between addresses of folders. What is found goes to files, and
-comes back as `ListedFile`: the keys in these files rise from file to file. They are then split into
-*parts*, but only behind keys that end a range. There the state of cutting is empty, so each part
-can be cut into ranges alone, and the ranges of all parts are those that one writer would have made.
+Objects are listed in *listing ranges*, between addresses of directories, into files. The keys rise
+from `ListedFile` to `ListedFile`. The files are split into *parts*, only after keys that end a
+range: there the cutter's state is empty, so parts can be cut independently, into the same ranges
+that a single writer would have made.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -18,23 +18,23 @@ from lakebed.clients.ingest.errors import NothingFound, UnsortedListing
 from lakebed.formats.imported import ImportedPage, imported_object, imported_page
 
 STRETCHES_MAX: Final = 4096
-"""The most stretches of a source: more folders than that are taken together."""
+"""The most listing ranges of a source: further directories are merged."""
 
 _DEPTH: Final = 3
-"""How deep folders are looked into, where there are only a few."""
+"""Depth of the search for directories, if only a few are found above."""
 
 
 @dataclass(frozen=True, slots=True)
 class IngestSource:
-    """A place that objects are imported from."""
+    """A storage location to import from."""
 
     place: str
     is_prefix: bool
-    """Whether it is a namespace; else it is one object."""
+    """Whether `place` is a namespace, not a single object."""
     destination: bytes
 
     def page(self, listed: pa.Table) -> ImportedPage:
-        """Return the entries of objects that were listed there."""
+        """Return the entries for listed objects."""
         if self.is_prefix:
             return imported_page(listed, self.place, self.destination)
         return imported_object(listed, self.destination)
@@ -42,7 +42,7 @@ class IngestSource:
 
 @dataclass(frozen=True, slots=True)
 class ListingRange:
-    """Objects of a source to be listed: behind one address, up to and including another one."""
+    """Addresses to be listed, after `after` up to and including `upto`."""
 
     source: int
     after: str | None
@@ -51,41 +51,41 @@ class ListingRange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListedFile:
-    """A file of objects that were found in a stretch, in order."""
+    """A sorted file of listed objects."""
 
     stretch: int
     number: int
-    """Of the file, within the stretch."""
+    """Number of the file within the listing range."""
     name: str
     content_id: str
     rows: int
-    """0: there is no such file, and all that was found is skipped."""
+    """0: all objects were skipped, and there is no file."""
     first_key: bytes
     last_key: bytes
     ends: Sequence[bytes]
-    """The keys in it that end a range."""
+    """The keys that end a range."""
     skipped: int
     skipped_addresses: Sequence[str]
 
 
 @dataclass(frozen=True, slots=True)
 class RangePart:
-    """Objects to be cut into ranges: those of some files with keys between two keys."""
+    """Objects to be cut into ranges: the rows of some files with keys in an interval."""
 
     after: bytes | None
-    """Not included; None: from the beginning."""
+    """Exclusive; None means from the beginning."""
     upto: bytes | None
-    """Included; None: to the end."""
+    """Inclusive; None means to the end."""
     files: tuple[ListedFile, ...]
 
 
 def stretches(
     block: BlockStore, sources: Sequence[IngestSource], wanted: int
 ) -> Iterator[ListingRange]:
-    """Yield the stretches of all sources in order; if there are folders, at least about `wanted`.
+    """Yield the listing ranges of all sources in order, about `wanted` or more if possible.
 
-    A stretch ends with the address of a folder, slash included, so objects beside folders are in
-    the stretch of the folder before them.
+    A listing range ends with the address of a directory, slash included, so objects next to
+    directories are in the range of the preceding directory.
     """
     for number, source in enumerate(sources):
         before: str | None = None
@@ -97,7 +97,7 @@ def stretches(
 
 
 def _folders(block: BlockStore, namespace: Namespace, wanted: int) -> list[str]:
-    """Return addresses of folders, in order, not more than `STRETCHES_MAX`."""
+    """Return at most `STRETCHES_MAX` addresses of directories, sorted."""
     level = [namespace]
     found: list[str] = []
     for _ in range(_DEPTH):
@@ -112,7 +112,7 @@ def _folders(block: BlockStore, namespace: Namespace, wanted: int) -> list[str]:
 
 
 def _thinned(addresses: Iterable[str]) -> list[str]:
-    """Return some of the addresses, evenly, in bounded memory; all, if they are not too many."""
+    """Sample the addresses evenly in bounded memory if too many."""
     kept: list[str] = []
     step = 1
     for number, address in enumerate(addresses):
@@ -126,11 +126,11 @@ def _thinned(addresses: Iterable[str]) -> list[str]:
 def in_order(
     found: Iterable[ListedFile], planned: Sequence[ListingRange], sources: Sequence[IngestSource]
 ) -> list[ListedFile]:
-    """Return the files that were written, in order of their keys.
+    """Return the written files, sorted by keys.
 
     Raises:
-        NothingFound: There are none of some source.
-        UnsortedListing: The keys do not rise.
+        NothingFound: A source has no files.
+        UnsortedListing: The keys are not ascending.
     """
     files = sorted(
         (each for each in found if each.rows), key=lambda each: (each.stretch, each.number)
@@ -146,7 +146,7 @@ def in_order(
 
 
 def parts(files: Sequence[ListedFile], wanted: int) -> Iterator[RangePart]:
-    """Yield parts of about the same number of objects, in order; not many more than `wanted`."""
+    """Yield about `wanted` parts of similar size, in order."""
     rows_each = max(1, -(-sum(file.rows for file in files) // wanted))
     after: bytes | None = None
     waiting: list[ListedFile] = []
@@ -164,5 +164,5 @@ def parts(files: Sequence[ListedFile], wanted: int) -> Iterator[RangePart]:
 
 
 def start_of(stretch: ListingRange) -> Address | None:
-    """Return the address that a stretch lies behind."""
+    """Return the exclusive lower bound of a listing range."""
     return None if stretch.after is None else Address.parse(stretch.after)

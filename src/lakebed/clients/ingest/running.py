@@ -1,4 +1,4 @@
-"""Starting the Spark job of an import that a server has begun."""
+"""Start of the Spark job for an import that the server has begun."""
 
 import logging
 from collections.abc import Callable
@@ -23,15 +23,15 @@ _LOGGER: Final = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobOptions:
-    """How a job is run."""
+    """Options of a job."""
 
     storage: BlockSettings | None = None
-    """How to open the storage, here and in the executors; None: as the server and the environment
-    say, see `lakebed.reclaim.collector.storage.block_settings`."""
+    """Settings of the storage, also for executors; None means the settings of the server and the
+    environment, see `lakebed.reclaim.collector.storage.block_settings`."""
     master: str | None = None
-    """The Spark to run on; None: as ``spark-submit`` says, else this machine."""
+    """URL of the Spark master; None means the one of ``spark-submit``, or this machine."""
     strict: bool = False
-    """Whether an object that cannot be imported ends the import."""
+    """Whether an object that cannot be imported fails the import."""
 
 
 def run_job(
@@ -41,12 +41,12 @@ def run_job(
     options: JobOptions,
     say: Callable[[str], None],
 ) -> None:
-    """Make the metarange of an import on Spark, and hand it to the server.
+    """Build the metarange of an import on Spark, and report it to the server.
 
     Raises:
-        IngestError: It ended early; see `lakebed.clients.ingest.errors`.
-        ClientError: The server refused, or did not answer.
-        LakebedError: The storage failed, or an executor did.
+        IngestError: The import was aborted; see `lakebed.clients.ingest.errors`.
+        ClientError: The server refused, or did not respond.
+        LakebedError: The storage or an executor failed.
     """
     with closing(Client(settings, retry_policy=OUTLAST_RESTARTS)) as client:
         server = ImportReporter(client, branch, started)
@@ -55,7 +55,7 @@ def run_job(
         except LakebedError as error:
             server.report(ImportReport(paths=server.paths, error=str(error)))
             raise
-        # Spark may take a while. If the import ends meanwhile, the job is told so.
+        # Starting Spark takes a while: send heartbeats meanwhile.
         starting = ImportReport(paths=server.paths, current_prefix="starting Spark")
         with beating(server, lambda: starting, _LOGGER.info):
             spark = new_session(options.master, name=f"lakebed import {started.id}")

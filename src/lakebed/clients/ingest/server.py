@@ -1,4 +1,4 @@
-"""What an import on Spark asks a server for."""
+"""Requests of an import on Spark to the server."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,22 +14,22 @@ from lakebed.wire.imports import ImportInfo, ImportLocation, ImportQuery, Import
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Started:
-    """An import that was begun, as the server answered."""
+    """An import that the server has begun."""
 
     id: str
     mark: GCMark
     local_root: Path | None
-    """The folder of a storage on the server's own disk."""
+    """Directory of a storage local to the server."""
     sources: tuple[IngestSource, ...]
-    """In order of their destinations."""
+    """Sorted by destination."""
     breaks: Breaks
 
     @classmethod
     def of(cls, answer: ImportInfo) -> Self:
-        """Return what an answer says.
+        """Convert a response.
 
         Raises:
-            UnexpectedAnswer: The server does not know imports on Spark.
+            UnexpectedAnswer: The server does not support imports on Spark.
         """
         if answer.spark is None:
             raise UnexpectedAnswer("the server does not know imports on Spark: it is too old")
@@ -49,17 +49,17 @@ class Started:
 
 @dataclass(frozen=True, slots=True)
 class ImportBranch:
-    """Where an import goes."""
+    """Destination of an import."""
 
     repository: str
     name: str
 
 
 class ImportReporter:
-    """Reports on one import. All requests may be repeated, and raise `ClientError`."""
+    """Reporter of one import. All requests are idempotent, and raise `ClientError`."""
 
     def __init__(self, client: Client, branch: ImportBranch, started: Started) -> None:
-        """Report to a server; the client should wait while it starts again."""
+        """Use a client that waits for a restarting server."""
         self._client = client
         self._branch = branch
         self._id = started.id
@@ -71,9 +71,9 @@ class ImportReporter:
             )
             for source in started.sources
         ]
-        """What is imported: a part of each report."""
+        """The import's sources, repeated in each report."""
 
     def report(self, said: ImportReport) -> ImportStatus:
-        """Say how far the job is; return how the import stands."""
+        """Report the progress; return the status of the import."""
         query = ImportQuery(id=self._id)
         return self._client.imports.report(self._branch.repository, self._branch.name, query, said)

@@ -1,7 +1,7 @@
-"""The Python API: a lake in a folder, or on a server, with the same objects.
+"""The Python API: a lake in a directory or on a server, with the same objects.
 
-`lakebed.open` and `lakebed.connect` are the entrances (`lake`), `refs` and `objects` what they lead
-to. All of it calls a `Backend`: `embedded` calls `lakebed.lake` in this process, `remote` a server.
-Imports `lakebed.installation`, never `lakebed.server`. Public: the names that `lakebed` exports.
-`filesystem` shows a lake to fsspec, and so to pandas, DuckDB, PyArrow and Dask.
+`lakebed.open` and `lakebed.connect` (`lake`) return the objects of `refs` and `objects`. All of
+them call a `Backend`: `embedded` uses `lakebed.lake` in this process, `remote` a server.
+`filesystem` implements fsspec, for pandas, DuckDB, PyArrow and Dask. Imports
+`lakebed.installation`, never `lakebed.server`. Public: the names that `lakebed` exports.
 """

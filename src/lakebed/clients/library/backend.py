@@ -1,7 +1,7 @@
-"""What the objects of the library ask: a catalog in this process, or a server.
+"""The interface between the library's objects and a catalog, in this process or on a server.
 
-All methods raise the errors of `lakebed.clients.library.errors`. Lists come one by one, fetched in
-pages.
+All methods raise the errors of `lakebed.clients.library.errors`. Listings are iterators that fetch
+pages on demand.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, BinaryIO, Literal, Protocol
 
 from lakebed.clients.library.values import Change, Commit, CommonPrefix, ObjectInfo, RepositoryInfo
 
-if TYPE_CHECKING:  # it loads the engine's files, which a client of a server can do without
+if TYPE_CHECKING:  # imports the engine, which a client of a server does not need
     from lakebed.reclaim.collector.job import CollectorOptions
     from lakebed.reclaim.collector.report import RunSummary
 
@@ -19,7 +19,7 @@ Reset = Literal["reset", "object", "common_prefix"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommitWords:
-    """What whoever makes a commit says of it."""
+    """Message and metadata of a new commit."""
 
     message: str
     metadata: Mapping[str, str]
@@ -27,27 +27,27 @@ class CommitWords:
 
 
 class OpenObject(Protocol):
-    """An object as it was when it was opened: every read gives bytes of that one, or fails."""
+    """A version of an object. A read returns bytes of this version, or fails."""
 
     info: ObjectInfo
 
     def read(self, begin: int, end: int) -> bytes:
-        """Return some of its bytes; it has all of them."""
+        """Return all bytes of a range."""
 
 
 class Backend(Protocol):
-    """A lake, by names."""
+    """A lake, addressed by names."""
 
     options: dict[str, str]
-    """What `LakebedFileSystem` takes to open the same lake, in this process or another."""
+    """Arguments of `LakebedFileSystem` that open the same lake, in any process."""
 
     def close(self) -> None:
-        """Give back what was opened."""
+        """Release all resources."""
 
     # Repositories
 
     def list_repositories(self, prefix: str) -> Iterator[RepositoryInfo]:
-        """Iterate over the repositories, in order of their names."""
+        """Iterate over the repositories, sorted by name."""
 
     def get_repository(self, name: str) -> RepositoryInfo:
         """Return a repository."""
@@ -61,27 +61,27 @@ class Backend(Protocol):
         """Delete a repository; its objects stay in the storage."""
 
     def collect_garbage(self, repository: str, options: "CollectorOptions") -> "RunSummary":
-        """Make a run of garbage collection."""
+        """Run a garbage collection."""
 
     # Branches and tags
 
     def list_branches(self, repository: str, prefix: str) -> Iterator[str]:
-        """Iterate over the names of branches, in order."""
+        """Iterate over the names of branches, sorted."""
 
     def get_branch(self, repository: str, branch: str) -> str:
-        """Return the id of a branch's commit."""
+        """Return the commit id of a branch."""
 
     def create_branch(self, repository: str, branch: str, source: str) -> None:
         """Create a branch at the commit of a ref."""
 
     def delete_branch(self, repository: str, branch: str) -> None:
-        """Delete a branch and what is uncommitted on it."""
+        """Delete a branch and its uncommitted changes."""
 
     def list_tags(self, repository: str, prefix: str) -> Iterator[str]:
-        """Iterate over the names of tags, in order."""
+        """Iterate over the names of tags, sorted."""
 
     def get_tag(self, repository: str, tag: str) -> str:
-        """Return the id of a tag's commit."""
+        """Return the commit id of a tag."""
 
     def create_tag(self, repository: str, tag: str, source: str) -> None:
         """Create a tag for the commit of a ref."""
@@ -92,19 +92,19 @@ class Backend(Protocol):
     # History
 
     def get_commit(self, repository: str, ref: str) -> Commit:
-        """Return the commit that a ref leads to."""
+        """Return the commit of a ref."""
 
     def log(self, repository: str, ref: str) -> Iterator[Commit]:
-        """Iterate over the commits that led to a ref, the latest first."""
+        """Iterate over the history of a ref, latest commit first."""
 
     def diff(self, repository: str, left: str, right: str, prefix: str) -> Iterator[Change]:
-        """Iterate over what is different on the right, in order of paths."""
+        """Iterate over the changes in `right` since the merge base, sorted by path."""
 
     def uncommitted(self, repository: str, branch: str, prefix: str) -> Iterator[Change]:
-        """Iterate over what is staged on a branch and differs from its head."""
+        """Iterate over the uncommitted changes of a branch."""
 
     def commit(self, repository: str, branch: str, words: CommitWords) -> Commit:
-        """Commit what is staged."""
+        """Commit the staged changes."""
 
     def merge(
         self, repository: str, source: str, branch: str, words: CommitWords, strategy: str
@@ -112,28 +112,28 @@ class Backend(Protocol):
         """Merge a ref into a branch."""
 
     def revert(self, repository: str, branch: str, ref: str, parent_number: int | None) -> Commit:
-        """Undo on a branch what a commit changed."""
+        """Revert the changes of a commit."""
 
     def cherry_pick(
         self, repository: str, branch: str, ref: str, parent_number: int | None
     ) -> Commit:
-        """Do again on a branch what a commit changed."""
+        """Apply the changes of a commit."""
 
     def reset(self, repository: str, branch: str, what: Reset, path: str) -> None:
-        """Discard what is uncommitted: all, of one path, or below a prefix."""
+        """Discard uncommitted changes: all, of one object, or below a prefix."""
 
     # Objects
 
     def list_objects(
         self, repository: str, ref: str, prefix: str, delimiter: str
     ) -> Iterator[ObjectInfo | CommonPrefix]:
-        """Iterate over the objects of a ref, in order of their paths."""
+        """Iterate over the objects of a ref, sorted by path."""
 
     def stat(self, repository: str, ref: str, path: str) -> ObjectInfo:
-        """Return what is known of an object."""
+        """Return the metadata of an object."""
 
     def open_object(self, repository: str, ref: str, path: str) -> OpenObject:
-        """Return an object to be read."""
+        """Return an object for reading."""
 
     def upload(
         self,
@@ -146,7 +146,7 @@ class Backend(Protocol):
         metadata: Mapping[str, str],
         only_new: bool,
     ) -> ObjectInfo:
-        """Store a file, from its beginning to its end; with `only_new`, over no other object."""
+        """Store a file; with `only_new`, only if the path has no object."""
 
     def copy(
         self, repository: str, branch: str, path: str, source_ref: str, source_path: str
@@ -154,7 +154,7 @@ class Backend(Protocol):
         """Copy an object onto a branch."""
 
     def delete_objects(self, repository: str, branch: str, paths: Sequence[str]) -> None:
-        """Delete objects; those that are not there are not missed."""
+        """Delete objects; missing objects are ignored."""
 
     def import_objects(
         self,
@@ -164,4 +164,4 @@ class Backend(Protocol):
         objects: Mapping[str, str],
         words: CommitWords,
     ) -> Commit:
-        """Make objects of what lies in the storage, by one commit; return it when it is made."""
+        """Import objects from the storage in one commit; return the commit."""

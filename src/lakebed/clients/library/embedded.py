@@ -1,4 +1,4 @@
-"""A lake in this process: the catalog of a folder, without a server, users or permissions."""
+"""A lake in this process: the catalog of a directory, without server, users or permissions."""
 
 import getpass
 import os
@@ -70,13 +70,13 @@ _POLL_SECONDS: Final = 0.2
 
 
 class EmbeddedBackend:
-    """The lake of one folder. Threads may share it; a process made by ``fork`` opens its own."""
+    """The lake of one directory. Threads may share it; after ``fork``, open it again."""
 
     def __init__(self, folder: Path, committer: str | None) -> None:
-        """Open a folder, making it if it is not there.
+        """Open a directory, creating it if it does not exist.
 
         Raises:
-            LakeError: It cannot be opened.
+            LakeError: The directory cannot be used.
         """
         self._committer = committer or _user_of_process()
         self.options = {"folder": str(folder.absolute()), "committer": self._committer}
@@ -88,10 +88,10 @@ class EmbeddedBackend:
                     database_url=database_url(folder),
                     storage=storage_settings(folder),
                     gc=SHORT_TIMES,
-                    # As with a server for this machine alone: hooks may call what runs beside it.
+                    # As on a server for this machine alone, hooks may call local services.
                     hooks=HookLimits(allow_private_networks=True),
                 ),
-                # Nobody waits for an answer, and the process may end with the next line.
+                # The process may end right after a call returns.
                 run_in_background=run_inline,
                 new_caller=calls.caller,
                 runs_everything=True,
@@ -130,7 +130,7 @@ class EmbeddedBackend:
         )
 
     def _listed(self, found: Iterable[Any]) -> Iterator[Any]:
-        """Iterate over what the catalog lists one by one."""
+        """Iterate inside `_work`, so that each step runs as the committer."""
         items = iter(found)
         while True:
             with self._work():
@@ -169,7 +169,7 @@ class EmbeddedBackend:
             )
             found = self._catalog.repositories.get(RepositoryID(repository))
             storage = Storage(parts.settings.storage, found.namespace, found.unique_id)
-            # A server of this folder may go by longer times than this process: the usual ones.
+            # A server on this directory may use longer times: use the defaults.
             times = CatalogSettings()
             collection = CollectionParts(engine, store, block, parts.runtime, times)
             job = CollectorJob(
@@ -180,7 +180,7 @@ class EmbeddedBackend:
             )
             summary = job.run(options)
             if not options.dry_run:
-                # Without a server, nobody else removes the records of what has ended.
+                # Without a server, this process has to delete expired records.
                 self._cleaner.run_once()
                 clean_expired(self._catalog, parts.runtime, times)
             return summary
@@ -365,7 +365,7 @@ class EmbeddedBackend:
         return EmbeddedObject(self, stats)
 
     def read(self, stats: model.ObjectStats, begin: int, end: int) -> bytes:
-        """Return some of the bytes of an object."""
+        """Return a byte range of an object."""
         with (
             self._work(),
             self._catalog.objects.read(stats, byte_range=Between(begin, end)) as stream,
@@ -434,12 +434,12 @@ class EmbeddedBackend:
                 message=words.message,
                 metadata={**words.metadata, STRATEGY_KEY: "source-wins"},
             )
-            # A server of this folder may have taken it up before we could.
+            # A server on this directory may run the import instead.
             return _await_import(lambda: imports.status(*where, ImportID(import_id)), runtime.sleep)
 
 
 class EmbeddedObject:
-    """An object of a folder; its bytes lie where they were found, whatever its branch does."""
+    """An object version in a directory; its bytes do not change with the branch."""
 
     def __init__(self, backend: EmbeddedBackend, stats: model.ObjectStats) -> None:
         self.info = object_info(stats)

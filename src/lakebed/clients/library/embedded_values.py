@@ -1,4 +1,4 @@
-"""From what the catalog of a folder tells to the values of the library."""
+"""Conversions from the catalog's values to those of the library."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -24,7 +24,7 @@ _CHANGES: Final[Mapping[int, ChangeKind]] = {1: "added", 2: "changed", 3: "remov
 
 
 def import_sources(prefixes: Mapping[str, str], objects: Mapping[str, str]) -> list[ImportSource]:
-    """Return what an import takes, and where it goes."""
+    """Return the sources of an import."""
     return [
         *(
             ImportSource.of_prefix(parse_namespace(place), destination.encode())
@@ -38,7 +38,7 @@ def import_sources(prefixes: Mapping[str, str], objects: Mapping[str, str]) -> l
 
 
 def repository_info(found: Repository) -> RepositoryInfo:
-    """Return a repository."""
+    """Convert a repository."""
     return RepositoryInfo(
         id=found.id,
         storage_namespace=str(found.namespace).removesuffix("/"),
@@ -49,7 +49,7 @@ def repository_info(found: Repository) -> RepositoryInfo:
 
 
 def commit_value(found: EngineCommit) -> Commit:
-    """Return a commit."""
+    """Convert a commit."""
     return Commit(
         id=found.id,
         message=found.message,
@@ -61,7 +61,7 @@ def commit_value(found: EngineCommit) -> Commit:
 
 
 def object_info(found: model.ObjectStats) -> ObjectInfo:
-    """Return an object."""
+    """Convert an object."""
     return ObjectInfo(
         path=text_of(found.path),
         size_bytes=found.size,
@@ -74,12 +74,12 @@ def object_info(found: model.ObjectStats) -> ObjectInfo:
 
 
 def listed_item(found: model.ObjectStats | Folded) -> ObjectInfo | CommonPrefix:
-    """Return an item of a listing."""
+    """Convert an item of a listing."""
     return CommonPrefix(text_of(found.key)) if isinstance(found, Folded) else object_info(found)
 
 
 def change_value(found: Difference) -> Change:
-    """Return a difference."""
+    """Convert a difference."""
     kind = _CHANGES[found.change]
     return Change(
         type="conflict" if found.conflict else kind,
@@ -89,5 +89,5 @@ def change_value(found: Difference) -> Change:
 
 
 def text_of(key: bytes) -> str:
-    """Return a key as the path that programs see."""
+    """Decode a key to the path in results."""
     return key.decode(errors="replace")

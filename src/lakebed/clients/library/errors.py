@@ -1,17 +1,17 @@
-"""What goes wrong in a lake, by what the caller does next.
+"""Errors of lakes, by the reaction of the caller.
 
 LakebedError
-└── LakeError                 anything else
-    ├── NotFound              there is no such thing            (also a FileNotFoundError)
-    ├── Forbidden             it may not be done                (also a PermissionError)
-    ├── Conflict              it exists already, or is being changed by somebody else
+└── LakeError                 any other failure
+    ├── NotFound              missing repository, ref or object (also a FileNotFoundError)
+    ├── Forbidden             the operation is not allowed      (also a PermissionError)
+    ├── Conflict              already exists, or is being changed concurrently
     │   └── MergeConflict     both sides of a merge changed an object
-    ├── PreconditionFailed    a condition does not hold, or a hook refused
-    │   └── ObjectExists      an object is there already        (also a FileExistsError)
-    ├── Invalid               a value cannot be used, or there is nothing to do (also a ValueError)
-    └── Unavailable           a database, a storage or a server does not answer just now
+    ├── PreconditionFailed    a condition failed, or a hook refused
+    │   └── ObjectExists      the path already has an object    (also a FileExistsError)
+    ├── Invalid               an invalid value, or no changes   (also a ValueError)
+    └── Unavailable           a database, storage or server does not respond
 
-Each has the `kind` that the error had where it was raised, for programs: ``branch_not_found``.
+Each error keeps the `kind` of its cause, for example ``branch_not_found``.
 """
 
 from collections.abc import Sequence
@@ -22,30 +22,30 @@ from lakebed.base.errors import LakebedError
 
 
 class LakeError(LakebedError):
-    """Anything that a lake cannot do."""
+    """Base class, and any failure without a class of its own."""
 
     kind = "lake"
 
     def __init__(self, message: str, kind: str = "") -> None:
         super().__init__(message)
         if kind:
-            self.kind = kind  # type: ignore[misc]  # of this error alone
+            self.kind = kind  # type: ignore[misc]  # per instance
 
 
 class NotFound(LakeError, FileNotFoundError):
-    """There is no such repository, ref or object."""
+    """The repository, ref or object does not exist."""
 
     kind = "lake_not_found"
 
 
 class Forbidden(LakeError, PermissionError):
-    """It may not be done: a branch is protected, a repository read-only, a permission missing."""
+    """The operation is not allowed, for example on a protected branch."""
 
     kind = "lake_forbidden"
 
 
 class Conflict(LakeError):
-    """It exists already, or is being changed by somebody else."""
+    """The name already exists, or is being changed concurrently."""
 
     kind = "lake_conflict"
 
@@ -56,38 +56,38 @@ class MergeConflict(Conflict):
     kind = "lake_merge_conflict"
 
     def __init__(self, paths: Sequence[str], total: int) -> None:
-        """Take the first paths that both changed, and how many there are."""
+        """Store the first `paths` in conflict; `total` counts all."""
         more = f" and {total - len(paths)} more" if total > len(paths) else ""
         super().__init__(f"both sides changed {', '.join(paths)}{more}", "merge_conflict")
         self.paths = tuple(paths)
 
 
 class PreconditionFailed(LakeError):
-    """A condition does not hold, or a hook refused."""
+    """A condition failed, or a hook refused."""
 
     kind = "lake_precondition_failed"
 
 
 class ObjectExists(PreconditionFailed, FileExistsError):
-    """An object is there already."""
+    """The path already has an object."""
 
     kind = "lake_object_exists"
 
 
 class Invalid(LakeError, ValueError):
-    """A value cannot be used, or there is nothing to do."""
+    """A value is invalid, or the operation would change nothing."""
 
     kind = "lake_invalid"
 
 
 class Unavailable(LakeError):
-    """A database, a storage or a server does not answer just now; a change may have been made."""
+    """A database, storage or server does not respond; a change may have been made."""
 
     kind = "lake_unavailable"
 
 
 CONFLICTS_SHOWN: Final = 100
-"""How many paths of conflicts are named, at most."""
+"""The most paths of conflicts in an error."""
 
 _BY_STATUS: Final = MappingProxyType(
     {
@@ -106,5 +106,5 @@ _BY_STATUS: Final = MappingProxyType(
 
 
 def error_of(status: int, message: str, kind: str) -> LakeError:
-    """Return the error that a status of HTTP stands for."""
+    """Return the error for an HTTP status."""
     return _BY_STATUS.get(status, LakeError)(message, kind)

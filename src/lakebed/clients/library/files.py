@@ -1,4 +1,4 @@
-"""Objects as files: readers that fetch what is asked for, writers that store on `close`."""
+"""Objects as files: lazy readers, and writers that store on `close`."""
 
 import io
 import os
@@ -11,41 +11,41 @@ from lakebed.clients.library.errors import Invalid
 
 _BUFFER_BYTES: Final = 1 << 20
 _MEMORY_BYTES: Final = 16 << 20
-"""What is written beyond this goes to a temporary file until it is stored."""
+"""Larger drafts are spooled to a temporary file."""
 READ_MODES: Final = ("r", "rb")
 WRITE_MODES: Final = ("w", "wb", "x", "xb")
 
 Store = Callable[[BinaryIO], object]
-"""Stores a file, from its beginning to its end."""
+"""Stores the content of a file."""
 
 
 def check_mode(mode: str, allowed: tuple[str, ...]) -> None:
-    """Refuse a mode that a file of this kind cannot have.
+    """Check the mode of a file.
 
     Raises:
-        Invalid: It is another one.
+        Invalid: The mode is not in `allowed`.
     """
     if mode not in allowed:
         raise Invalid(f"mode is '{mode}', and must be one of {', '.join(map(repr, allowed))}")
 
 
 def new_reader(opened: OpenObject, mode: str) -> BinaryIO | TextIO:
-    """Return an object as a file to read."""
+    """Return a file that reads an object."""
     binary = io.BufferedReader(_Reader(opened), _BUFFER_BYTES)
     return binary if "b" in mode else io.TextIOWrapper(binary, encoding="utf-8")
 
 
 def new_writer(store: Store, mode: str) -> BinaryIO | TextIO:
-    """Return a file that is stored as an object when it is closed, and not before.
+    """Return a file that is stored as an object when it is closed.
 
-    If a ``with`` block raises, or the file is never closed, nothing is stored.
+    If a ``with`` block raises, or the file is never closed, no object is stored.
     """
     binary = ObjectWriter(store)
     return cast("BinaryIO", binary) if "b" in mode else _TextWriter(binary)
 
 
 class _Reader(io.RawIOBase):
-    """The bytes of an object, some at a time."""
+    """Raw stream of an object's bytes."""
 
     def __init__(self, opened: OpenObject) -> None:
         self._opened = opened
@@ -85,7 +85,7 @@ class _Reader(io.RawIOBase):
 
 
 class ObjectWriter(io.BufferedIOBase):
-    """Collects bytes, and stores them when it is closed."""
+    """A file that is stored when it is closed."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -101,7 +101,7 @@ class ObjectWriter(io.BufferedIOBase):
         return self._file.tell()
 
     def close(self) -> None:
-        """Store what was written; if that fails, nothing is stored."""
+        """Store the content; if storing fails, no object is created."""
         if self.closed:
             return
         try:
@@ -111,7 +111,7 @@ class ObjectWriter(io.BufferedIOBase):
             self.discard()
 
     def discard(self) -> None:
-        """Close without storing anything."""
+        """Close without storing."""
         self._file.close()
         super().close()
 
@@ -121,12 +121,12 @@ class ObjectWriter(io.BufferedIOBase):
         self.close()
 
     def __del__(self) -> None:
-        # Python would close it: half of an object would be stored by a program that failed.
+        # The default `__del__` closes: a failed program would store half of an object.
         self.discard()
 
 
 class _TextWriter(io.TextIOWrapper):
-    """Text that is stored when it is closed; Lakebed keeps lines as they were written."""
+    """Text file that is stored when it is closed, without newline translation."""
 
     def __init__(self, binary: ObjectWriter) -> None:
         super().__init__(cast("Any", binary), encoding="utf-8", newline="")

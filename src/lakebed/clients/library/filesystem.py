@@ -1,7 +1,7 @@
-"""A lake for programs that know fsspec: ``lakebed://repository/ref/path``.
+"""An fsspec file system of a lake: ``lakebed://repository/ref/path``.
 
-Repositories, refs and common prefixes are folders. Writing and deleting need a branch as the ref.
-A folder is there as long as an object is in it, so making one does nothing.
+Repositories, refs and common prefixes are directories. Writing and deleting need a branch as the
+ref. A directory exists as long as an object lies below, so creating one does nothing.
 """
 
 import os
@@ -19,22 +19,22 @@ from lakebed.clients.library.values import CommonPrefix, ObjectInfo
 
 
 class _Place(NamedTuple):
-    """The parts of a path; those behind the last that is there are empty."""
+    """The parts of a path; missing parts are empty."""
 
     repository: str
     ref: str
     path: str
 
 
-class LakebedFileSystem(AbstractFileSystem):  # type: ignore[misc]  # it has no types
+class LakebedFileSystem(AbstractFileSystem):  # type: ignore[misc]  # untyped
     r"""The file system of one lake.
 
     Args:
-        folder: The lake in a folder, as `lakebed.open` takes it, or:
-        endpoint: The lake of a server, by its URL; None: as the command line has it.
-        key: An access key id of the server.
-        secret: The secret that goes with it.
-        committer: With a folder: who is said to make commits.
+        folder: Directory of the lake, as in `lakebed.open`. Excludes `endpoint`.
+        endpoint: URL of the server; None means the setting of the command line.
+        key: Access key id for the server.
+        secret: Secret access key for the server.
+        committer: Committer of new commits. Needs `folder`.
 
     >>> from lakebed.clients.library.filesystem import LakebedFileSystem
     >>> files = LakebedFileSystem(folder)
@@ -62,13 +62,13 @@ class LakebedFileSystem(AbstractFileSystem):  # type: ignore[misc]  # it has no 
             if folder is None
             else open_lake(folder, committer=committer)
         )
-        # fsspec keeps what it made, and closes nothing.
+        # fsspec caches instances and never closes them.
         weakref.finalize(self, _close, self._lake, os.getpid())
 
     # What there is
 
     def ls(self, path: str, detail: bool = True, **_: Any) -> list[Any]:
-        """List a folder, or a file."""
+        """List a directory, or a file."""
         place = _place_of(self._strip_protocol(path))
         if not place.ref:
             found = [_folder(name) for name in self._names(place.repository)]
@@ -77,7 +77,7 @@ class LakebedFileSystem(AbstractFileSystem):  # type: ignore[misc]  # it has no 
         return found if detail else [each["name"] for each in found]
 
     def _names(self, repository: str) -> Iterable[str]:
-        """The repositories, or the branches of one."""
+        """The repositories, or the branches of a repository."""
         if not repository:
             return (each.id for each in self._lake.repositories())
         found = self._lake.repository(repository).branches()
@@ -92,7 +92,7 @@ class LakebedFileSystem(AbstractFileSystem):  # type: ignore[misc]  # it has no 
         return found
 
     def info(self, path: str, **_: Any) -> dict[str, Any]:
-        """Describe a file or a folder."""
+        """Describe a file or a directory."""
         name = self._strip_protocol(path)
         place = _place_of(name)
         if not place.path:
@@ -110,12 +110,12 @@ class LakebedFileSystem(AbstractFileSystem):  # type: ignore[misc]  # it has no 
         return _folder(name)
 
     def modified(self, path: str) -> datetime:
-        """Return when an object was written."""
+        """Return the modification time of an object."""
         found: datetime = self.info(path)["mtime"]
         return found
 
     def checksum(self, path: str) -> str:
-        """Return what changes whenever the object does."""
+        """Return a value that changes with the object."""
         return str(self.info(path)["checksum"])
 
     # Files
@@ -133,7 +133,7 @@ class LakebedFileSystem(AbstractFileSystem):  # type: ignore[misc]  # it has no 
         return self._branch(place).object(place.path).writer("xb" if mode == "xb" else "wb")
 
     def cp_file(self, path1: str, path2: str, **_: object) -> None:
-        """Copy an object, on the side of the storage if it stays in its repository."""
+        """Copy an object; within a repository, without downloading."""
         old, new = map(_place_of, map(self._strip_protocol, (path1, path2)))
         if self.isdir(path1):
             return
@@ -146,7 +146,7 @@ class LakebedFileSystem(AbstractFileSystem):  # type: ignore[misc]  # it has no 
     def rm(
         self, path: str | list[str], recursive: bool = False, maxdepth: int | None = None
     ) -> None:
-        """Delete files; with `recursive`, all that is in folders."""
+        """Delete files; with `recursive`, also the content of directories."""
         for each in [path] if isinstance(path, str) else path:
             name = self._strip_protocol(each)
             files = self.find(name, maxdepth=maxdepth) if recursive else [name]
@@ -161,13 +161,13 @@ class LakebedFileSystem(AbstractFileSystem):  # type: ignore[misc]  # it has no 
         self.rm(path)
 
     def mkdir(self, path: str, create_parents: bool = True, **_: object) -> None:
-        """Do nothing: a folder is there when something is in it."""
+        """Do nothing: a directory exists when an object lies below."""
 
     def makedirs(self, path: str, exist_ok: bool = False) -> None:
-        """Do nothing, as `mkdir`."""
+        """Do nothing, like `mkdir`."""
 
     def rmdir(self, path: str) -> None:
-        """Do nothing: a folder is gone when nothing is in it."""
+        """Do nothing: a directory without objects does not exist."""
 
     # Places
 
@@ -183,7 +183,7 @@ class LakebedFileSystem(AbstractFileSystem):  # type: ignore[misc]  # it has no 
 
 
 def _close(lake: Lake, process: int) -> None:
-    """Close a lake in the process that opened it; one made by ``fork`` leaves it alone."""
+    """Close a lake, but only in the process that opened it, not after ``fork``."""
     if os.getpid() == process:
         lake.close()
 

@@ -1,4 +1,4 @@
-"""What hooks may ask for where there is no server: to read objects, such as a script of theirs."""
+"""API calls of hooks in a process without a server: reading objects, such as their scripts."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -12,17 +12,17 @@ from lakebed.lake.hooks.kinds import OBJECT_BYTES_MAX, Caller
 
 
 class LocalHookCalls:
-    """Makes the callers of events."""
+    """Factory of the callers for hook events."""
 
     def __init__(self) -> None:
         self._catalog: Catalog | None = None
 
     def attach(self, catalog: Catalog) -> None:
-        """Say what to call."""
+        """Set the catalog to read from."""
         self._catalog = catalog
 
     def caller(self, _event: HookEvent) -> Caller:
-        """Return what the hooks of an event may ask."""
+        """Return the caller for the hooks of an event."""
         assert self._catalog is not None, "calls are attached before operations are asked for"
         return _Caller(self._catalog)
 
@@ -34,7 +34,6 @@ class _Caller:
         self._catalog = catalog
 
     def call(self, name: str, arguments: Mapping[str, Any]) -> tuple[int, Any]:
-        """See `Caller.call`."""
         if name != "get_object":
             return 501, {"message": f"lakefs.{name} needs a server: there is none in this process"}
         objects = self._catalog.objects

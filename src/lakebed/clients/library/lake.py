@@ -1,4 +1,4 @@
-"""The two entrances: a lake in a folder, and a lake on a server."""
+"""Entry points: a lake in a directory, and a lake on a server."""
 
 from collections.abc import Iterator
 from os import PathLike
@@ -14,14 +14,14 @@ if TYPE_CHECKING:
 
 
 class Lake:
-    """Repositories, in a folder or on a server. Threads may share it.
+    """Repositories, in a directory or on a server. Threads may share it.
 
     >>> lake.repository("books").branch("main").object("authors.txt").exists()
     True
     """
 
     def __init__(self, backend: Backend) -> None:
-        """Made by `open_lake` and `connect`."""
+        """Use `open_lake` or `connect`."""
         self._backend = backend
 
     def __enter__(self) -> Self:
@@ -36,62 +36,62 @@ class Lake:
         self.close()
 
     def close(self) -> None:
-        """Give back what was opened; ``with`` does it."""
+        """Release all resources, as leaving ``with`` does."""
         self._backend.close()
 
     def repository(self, name: str) -> Repository:
-        """Return a repository, which need not be there."""
+        """Return a repository, which need not exist."""
         return Repository(self._backend, name)
 
     def repositories(self, prefix: str = "") -> Iterator[Repository]:
-        """Iterate over the repositories, in order of their names."""
+        """Iterate over the repositories, sorted by name."""
         found = self._backend.list_repositories(prefix)
         return (self.repository(each.id) for each in found)
 
     def filesystem(self) -> "LakebedFileSystem":
-        """Return the lake for programs that know fsspec; paths are ``repository/ref/path``.
+        """Return an fsspec file system; paths are ``repository/ref/path``.
 
-        It opens the lake by itself, so it goes on when this one is closed.
+        The file system opens the lake itself, so closing this `Lake` does not affect it.
 
         >>> lake.filesystem().ls("books/main", detail=False)
         ['books/main/authors.txt']
         """
-        from lakebed.clients.library.filesystem import LakebedFileSystem  # for those who ask
+        from lakebed.clients.library.filesystem import LakebedFileSystem  # imports fsspec
 
         return LakebedFileSystem(**self._backend.options)
 
 
 def open_lake(folder: str | PathLike[str], *, committer: str | None = None) -> Lake:
-    """Open the lake in a folder, in this process; the folder is made if it is not there.
+    """Open the lake in a directory, in this process; the directory is created if missing.
 
-    No server is needed, and one may run on the same folder (``lakebed quickstart --data-dir``):
-    both see what the other does. Whoever can write to the folder can do everything: there are no
-    users here, and no policies. Hooks run.
+    No server is needed; one may run on the same directory (``lakebed quickstart --data-dir``) and
+    both see each other's changes. Any process that can write to the directory has full access:
+    users and policies are not checked. Hooks run.
 
     Args:
-        folder: The folder.
-        committer: Who is said to make commits; None: the user of this process.
+        folder: The directory.
+        committer: Committer of new commits; None means the user of this process.
 
     Raises:
-        LakeError: It cannot be opened.
+        LakeError: The directory cannot be used.
     """
-    from lakebed.clients.library.embedded import EmbeddedBackend  # it loads the engine
+    from lakebed.clients.library.embedded import EmbeddedBackend  # imports the engine
 
     return Lake(EmbeddedBackend(Path(folder), committer))
 
 
 def connect(url: str | None = None, key: str | None = None, secret: str | None = None) -> Lake:
-    """Return the lake of a server, as one of its users; nothing is sent yet.
+    """Return the lake of a server, as one of its users. No request is made.
 
     Args:
-        url: The server: ``http://127.0.0.1:8000``.
-        key: An access key id. Without key and secret, they are taken from where the command line
-            has them, and so is the url.
-        secret: The secret that goes with it.
+        url: URL of the server, such as ``http://127.0.0.1:8000``.
+        key: Access key id. Without key and secret, the settings of the command line apply, also
+            for the URL.
+        secret: Secret access key.
 
     Raises:
         Invalid: A setting is missing or wrong.
     """
-    from lakebed.clients.library.remote import RemoteBackend  # it loads the HTTP client
+    from lakebed.clients.library.remote import RemoteBackend  # imports the HTTP client
 
     return Lake(RemoteBackend(url, key, secret))

@@ -1,4 +1,4 @@
-"""Objects of a lake: a path at a ref, which may be read, and on a branch, written."""
+"""Objects of a lake, at any ref for reading, on a branch also for writing."""
 
 import re
 import shutil
@@ -32,7 +32,7 @@ _DEFAULT_TYPE: Final = "application/octet-stream"
 
 
 class StoredObject:
-    r"""An object at a ref; it need not be there.
+    r"""An object at a ref; the object need not exist.
 
     >>> found = lake.repository("books").ref("main").object("authors.txt")
     >>> found.exists()
@@ -42,7 +42,7 @@ class StoredObject:
     """
 
     def __init__(self, backend: Backend, repository: str, ref: str, path: str) -> None:
-        """Made by `Reference.object` and `Branch.object`."""
+        """Use `Reference.object` or `Branch.object`."""
         if not path:
             raise Invalid("the path of an object must not be empty")
         self._backend = backend
@@ -54,18 +54,18 @@ class StoredObject:
         return f"<object {self.path!r} at {self.ref!r} of {self.repository!r}>"
 
     def stat(self) -> ObjectInfo:
-        """Return what is known of the object.
+        """Return the metadata of the object.
 
         >>> lake.repository("books").branch("main").object("authors.txt").stat().size_bytes
         18
 
         Raises:
-            NotFound: There is none.
+            NotFound: The object does not exist.
         """
         return self._backend.stat(self.repository, self.ref, self.path)
 
     def exists(self) -> bool:
-        """Whether the object is there; it is an error if its repository or ref is not."""
+        """Whether the object exists. A missing repository or ref is an error."""
         try:
             self.stat()
         except NotFound as error:
@@ -81,16 +81,16 @@ class StoredObject:
     def reader(self, mode: Literal["r"]) -> TextIO: ...
 
     def reader(self, mode: str = "rb") -> BinaryIO | TextIO:
-        """Return the object as a file to read: bytes, or text in UTF-8 with the mode ``r``.
+        """Return a file that reads the object: bytes, or UTF-8 text with the mode ``r``.
 
-        What is read is the object that was there when it was opened.
+        The file reads the version that existed when it was opened.
 
         >>> with lake.repository("books").branch("main").object("authors.txt").reader() as file:
         ...     file.read(6)
         b'Ursula'
 
         Raises:
-            NotFound: There is no such object.
+            NotFound: The object does not exist.
         """
         check_mode(mode, READ_MODES)
         return new_reader(self._backend.open_object(self.repository, self.ref, self.path), mode)
@@ -103,7 +103,7 @@ class StoredObject:
         18
 
         Raises:
-            NotFound: There is no such object, or branch.
+            NotFound: The object or the branch does not exist.
             Forbidden: The branch is protected.
         """
         self._backend.copy(self.repository, branch, path, self.ref, self.path)
@@ -138,22 +138,22 @@ class WriteableObject(StoredObject):
         content_type: str | None = None,
         metadata: Mapping[str, str] | None = None,
     ) -> BinaryIO | TextIO:
-        """Return a file; when it is closed, what was written is the object, and not before.
+        """Return a file whose content becomes the object when the file is closed.
 
-        If a ``with`` block raises, or the file is never closed, nothing is stored. With the mode
-        ``x``, it is an error on `close` if another object is there.
+        If a ``with`` block raises, or the file is never closed, no object is stored. With the mode
+        ``x``, `close` fails if the path already has an object.
 
         >>> with lake.repository("books").branch("main").object("notes.txt").writer("w") as file:
         ...     _ = file.write("Read again.")
 
         Args:
-            mode: ``wb``, ``xb``, or for text in UTF-8 ``w``, ``x``.
-            content_type: Of the object; None: as its name says.
-            metadata: Of the object. Names are of lower case letters, digits and hyphens, and
-                values of printable ASCII, which all clients can read.
+            mode: ``wb``, ``xb``, or for UTF-8 text ``w``, ``x``.
+            content_type: Content type; None means guessed from the path.
+            metadata: Metadata that all clients can read: names of lower case letters, digits and
+                hyphens, values of printable ASCII.
 
         Raises:
-            Invalid: No object can have such metadata.
+            Invalid: The metadata is not allowed.
         """
         check_mode(mode, WRITE_MODES)
         _check_metadata(metadata or {})
@@ -172,14 +172,14 @@ class WriteableObject(StoredObject):
         content_type: str | None = None,
         metadata: Mapping[str, str] | None = None,
     ) -> ObjectInfo:
-        """Store bytes, a text in UTF-8, or all that a file holds; return what is known of it.
+        """Store bytes, text as UTF-8, or the content of a file; return the object's metadata.
 
         >>> lake.repository("books").branch("main").object("a.csv").upload("x,y").content_type
         'text/csv'
 
         Raises:
-            NotFound: There is no such branch.
-            Forbidden: It is protected.
+            NotFound: The branch does not exist.
+            Forbidden: The branch is protected.
         """
         with self.writer("wb", content_type=content_type, metadata=metadata) as file:
             if isinstance(data, bytes | str):
@@ -189,7 +189,7 @@ class WriteableObject(StoredObject):
         return self.stat()
 
     def delete(self) -> None:
-        """Delete the object from its branch, if it is there; commits that have it keep it."""
+        """Delete the object from its branch if it exists; commits are unchanged."""
         self._backend.delete_objects(self.repository, self.ref, [self.path])
 
     def _store(
@@ -212,7 +212,7 @@ class WriteableObject(StoredObject):
 
 
 def _check_metadata(metadata: Mapping[str, str]) -> None:
-    """Refuse metadata that headers of HTTP cannot carry."""
+    """Refuse metadata that HTTP headers cannot carry."""
     for name, value in metadata.items():
         if not _NAME.fullmatch(name):
             raise Invalid(

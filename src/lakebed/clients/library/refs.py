@@ -1,4 +1,4 @@
-"""Repositories, and the refs that they have: commits, branches and tags."""
+"""Repositories and their refs: commits, branches and tags."""
 
 import secrets
 from collections.abc import Iterable, Iterator, Mapping
@@ -10,14 +10,14 @@ from lakebed.clients.library.errors import Conflict
 from lakebed.clients.library.objects import StoredObject, WriteableObject
 from lakebed.clients.library.values import Change, Commit, CommonPrefix, ObjectInfo, RepositoryInfo
 
-if TYPE_CHECKING:  # it loads the engine's files, which a client of a server can do without
+if TYPE_CHECKING:  # imports the engine, which a client of a server does not need
     from lakebed.reclaim.collector.report import RunSummary
 
 Strategy = Literal["", "dest-wins", "source-wins"]
 
 
 class Reference:
-    """A state of a repository: a commit, a branch, a tag, or an expression such as ``main~1``.
+    """A ref of a repository: a commit, a branch, a tag, or an expression such as ``main~1``.
 
     >>> books = lake.repository("books")
     >>> [commit.message for commit in books.ref("main").log()]
@@ -25,7 +25,7 @@ class Reference:
     """
 
     def __init__(self, backend: Backend, repository: str, ref: str) -> None:
-        """Made by `Repository.ref`."""
+        """Use `Repository.ref`."""
         self._backend = backend
         self.repository = repository
         self.id = ref
@@ -37,22 +37,22 @@ class Reference:
         return f"<{type(self).__name__.lower()} {self.id!r} of {self.repository!r}>"
 
     def get_commit(self) -> Commit:
-        """Return the commit that this leads to.
+        """Return the commit of the ref.
 
         >>> lake.repository("books").ref("main").get_commit().message
         'Add authors'
 
         Raises:
-            NotFound: There is none.
+            NotFound: The ref does not exist.
         """
         return self._backend.get_commit(self.repository, self.id)
 
     def log(self) -> Iterator[Commit]:
-        """Iterate over the commits that led here, the latest first."""
+        """Iterate over the history, latest commit first."""
         return self._backend.log(self.repository, self.id)
 
     def diff(self, other: "str | Commit | Reference", *, prefix: str = "") -> Iterator[Change]:
-        """Iterate over what `other` changed since the two had their last commit in common.
+        """Iterate over the changes in `other` since the merge base.
 
         >>> books = lake.repository("books")
         >>> draft = books.branch("draft").create("main")
@@ -64,9 +64,9 @@ class Reference:
         return self._backend.diff(self.repository, self.id, str(other), prefix)
 
     def objects(self, prefix: str = "", delimiter: str = "") -> Iterator[ObjectInfo | CommonPrefix]:
-        """Iterate over the objects whose paths begin with a prefix, in order.
+        """Iterate over the objects with a prefix, sorted by path.
 
-        With a delimiter, those that are alike up to it are one `CommonPrefix`.
+        With a delimiter, paths are grouped up to the delimiter, each group as one `CommonPrefix`.
 
         >>> [item.path for item in lake.repository("books").ref("main").objects()]
         ['authors.txt']
@@ -74,7 +74,7 @@ class Reference:
         return self._backend.list_objects(self.repository, self.id, prefix, delimiter)
 
     def object(self, path: str) -> StoredObject:
-        """Return an object here, which need not be there."""
+        """Return an object at this ref, which need not exist."""
         return StoredObject(self._backend, self.repository, self.id, path)
 
     def merge_into(
@@ -85,7 +85,7 @@ class Reference:
         metadata: Mapping[str, str] | None = None,
         strategy: Strategy = "",
     ) -> Commit:
-        """Merge this into a branch; return the commit that the branch has then.
+        """Merge this ref into a branch; return the branch's new commit.
 
         >>> books = lake.repository("books")
         >>> draft = books.branch("second-draft").create("main")
@@ -95,14 +95,14 @@ class Reference:
         "Merge 'second-draft' into 'main'"
 
         Args:
-            branch: Where to.
-            message: Of the merge commit; empty: one that names the two.
-            metadata: Of the merge commit.
-            strategy: Which side wins where both changed an object; empty: that is a conflict.
+            branch: The destination.
+            message: Message of the merge commit; empty means a default naming both refs.
+            metadata: Metadata of the merge commit.
+            strategy: The side that wins a conflict; empty means that conflicts are errors.
 
         Raises:
-            MergeConflict: Both changed an object; nothing was done.
-            Invalid: There is nothing to merge, or the branch has uncommitted changes.
+            MergeConflict: Both sides changed an object; the branch is unchanged.
+            Invalid: The branch is up to date, or has uncommitted changes.
             PreconditionFailed: A hook refused.
         """
         words = CommitWords(message=message, metadata=metadata or {})
@@ -117,22 +117,22 @@ class Tag(Reference):
     """
 
     def create(self, source: str | Commit | Reference) -> "Tag":
-        """Make the tag, for the commit of a ref; return it.
+        """Create the tag at the commit of a ref; return the tag.
 
         Raises:
-            Conflict: There is a tag of this name.
-            NotFound: There is no such ref.
+            Conflict: The tag already exists.
+            NotFound: The ref does not exist.
         """
         self._backend.create_tag(self.repository, self.id, str(source))
         return self
 
     def delete(self) -> None:
-        """Delete the tag; its commit stays."""
+        """Delete the tag; its commit is kept."""
         self._backend.delete_tag(self.repository, self.id)
 
 
 class Branch(Reference):
-    """A line of work: a head, and changes that are not committed yet.
+    """A branch: a head commit and uncommitted changes.
 
     >>> main = lake.repository("books").branch("main")
     >>> _ = main.object("poets.txt").upload("Emily Dickinson")
@@ -143,11 +143,11 @@ class Branch(Reference):
     """
 
     def create(self, source: str | Commit | Reference, *, exist_ok: bool = False) -> "Branch":
-        """Make the branch at the commit of a ref; return it.
+        """Create the branch at the commit of a ref; return the branch.
 
         Raises:
-            Conflict: There is a branch of this name, and not `exist_ok`.
-            NotFound: There is no such ref.
+            Conflict: The branch already exists, unless `exist_ok`.
+            NotFound: The ref does not exist.
         """
         try:
             self._backend.create_branch(self.repository, self.id, str(source))
@@ -157,25 +157,25 @@ class Branch(Reference):
         return self
 
     def delete(self) -> None:
-        """Delete the branch and what is uncommitted on it; commits stay."""
+        """Delete the branch and its uncommitted changes; commits are kept."""
         self._backend.delete_branch(self.repository, self.id)
 
     @property
     def head(self) -> Reference:
-        """The commit that the branch has now, as a ref that does not move."""
+        """The current head commit, as a ref that does not move."""
         commit_id = self._backend.get_branch(self.repository, self.id)
         return Reference(self._backend, self.repository, commit_id)
 
     def object(self, path: str) -> WriteableObject:
-        """Return an object on the branch, which need not be there."""
+        """Return an object on the branch, which need not exist."""
         return WriteableObject(self._backend, self.repository, self.id, path)
 
     def delete_objects(self, paths: Iterable[str]) -> None:
-        """Delete many objects; those that are not there are not missed."""
+        """Delete many objects; missing objects are ignored."""
         self._backend.delete_objects(self.repository, self.id, list(paths))
 
     def uncommitted(self, *, prefix: str = "") -> Iterator[Change]:
-        """Iterate over what was changed since the head was committed."""
+        """Iterate over the uncommitted changes."""
         return self._backend.uncommitted(self.repository, self.id, prefix)
 
     def commit(
@@ -188,7 +188,7 @@ class Branch(Reference):
         """Commit all changes of the branch; return the commit.
 
         Raises:
-            Invalid: Nothing was changed, and not `allow_empty`.
+            Invalid: The branch has no changes, unless `allow_empty`.
             Forbidden: The branch is protected.
             PreconditionFailed: A hook refused.
         """
@@ -196,7 +196,7 @@ class Branch(Reference):
         return self._backend.commit(self.repository, self.id, words)
 
     def reset_changes(self, path_type: Reset = "reset", path: str = "") -> None:
-        """Discard what is not committed: all, an ``object``, or below a ``common_prefix``.
+        """Discard uncommitted changes: all, of an ``object``, or below a ``common_prefix``.
 
         >>> main = lake.repository("books").branch("main")
         >>> main.object("authors.txt").delete()
@@ -207,18 +207,18 @@ class Branch(Reference):
         self._backend.reset(self.repository, self.id, path_type, path)
 
     def revert(self, ref: str | Commit | Reference, *, parent_number: int | None = None) -> Commit:
-        """Undo on this branch what a commit changed; return the new commit.
+        """Revert the changes of a commit on this branch; return the new commit.
 
         Args:
             ref: The commit.
-            parent_number: Of a merge: compared with which of its parents, from 1.
+            parent_number: For a merge commit, the parent to diff against, from 1.
         """
         return self._backend.revert(self.repository, self.id, str(ref), parent_number)
 
     def cherry_pick(
         self, ref: str | Commit | Reference, *, parent_number: int | None = None
     ) -> Commit:
-        """Do again on this branch what a commit changed; return the new commit."""
+        """Apply the changes of a commit to this branch; return the new commit."""
         return self._backend.cherry_pick(self.repository, self.id, str(ref), parent_number)
 
     def import_data(
@@ -229,20 +229,20 @@ class Branch(Reference):
         objects: Mapping[str, str] | None = None,
         metadata: Mapping[str, str] | None = None,
     ) -> Commit:
-        """Make objects of what lies in the storage, by one commit; their bytes stay where they are.
+        """Import objects from the storage in one commit; their bytes are not copied.
 
         Args:
-            message: Of the commit.
-            prefixes: From places in the storage (``s3://bucket/lake/``) to prefixes of paths. All
-                that the branch has there is replaced.
-            objects: From places of single objects to their paths.
-            metadata: Of the commit.
+            message: Commit message.
+            prefixes: Maps storage locations (``s3://bucket/lake/``) to path prefixes. All objects
+                below such a prefix are replaced.
+            objects: Maps storage locations of single objects to paths.
+            metadata: Commit metadata.
 
         Returns:
-            The new commit, or the head of the branch if it has all of this already.
+            The new commit, or the head if the branch already has these objects.
 
         Raises:
-            Invalid: A place cannot be imported, or the branch has uncommitted changes.
+            Invalid: A location cannot be imported, or the branch has uncommitted changes.
         """
         words = CommitWords(message=message, metadata=metadata or {})
         return self._backend.import_objects(
@@ -253,9 +253,9 @@ class Branch(Reference):
     def transact(
         self, commit_message: str, *, metadata: Mapping[str, str] | None = None
     ) -> Iterator["Branch"]:
-        """Work on a branch of its own; if the block ends well, it is committed and merged here.
+        """Run a block on a temporary branch; commit and merge the branch if the block succeeds.
 
-        If it raises, nothing is changed.
+        If the block raises, this branch is unchanged.
 
         >>> main = lake.repository("books").branch("main")
         >>> with main.transact("Add two") as work:
@@ -279,7 +279,7 @@ class Branch(Reference):
 
 
 class Repository:
-    """A set of objects with a history.
+    """A repository: objects with a history.
 
     >>> lake.repository("films").create().branch("main").get_commit().message
     'Repository created'
@@ -288,7 +288,7 @@ class Repository:
     """
 
     def __init__(self, backend: Backend, name: str) -> None:
-        """Made by `Lake.repository`."""
+        """Use `Lake.repository`."""
         self._backend = backend
         self.id = name
 
@@ -297,10 +297,10 @@ class Repository:
 
     @property
     def properties(self) -> RepositoryInfo:
-        """What is known of the repository.
+        """The repository's settings.
 
         Raises:
-            NotFound: There is none of this name.
+            NotFound: The repository does not exist.
         """
         return self._backend.get_repository(self.id)
 
@@ -311,16 +311,16 @@ class Repository:
         default_branch: str = "main",
         exist_ok: bool = False,
     ) -> "Repository":
-        """Make the repository; return it.
+        """Create the repository; return the repository.
 
         Args:
-            storage_namespace: The URL below which its data goes; None: where the lake has a place.
-            default_branch: Its first branch.
-            exist_ok: Whether one of this name may be there already, as it is.
+            storage_namespace: URL below which objects are stored; None means the default.
+            default_branch: Name of the first branch.
+            exist_ok: Accept an existing repository of this name, unchanged.
 
         Raises:
-            Conflict: There is one of this name.
-            Invalid: Its data cannot go there.
+            Conflict: The repository already exists.
+            Invalid: The storage namespace cannot be used.
         """
         try:
             self._backend.create_repository(self.id, storage_namespace, default_branch)
@@ -330,27 +330,27 @@ class Repository:
         return self
 
     def delete(self) -> None:
-        """Delete the repository; its objects stay in the storage."""
+        """Delete the repository; its objects are kept in the storage."""
         self._backend.delete_repository(self.id)
 
     def branch(self, name: str) -> Branch:
-        """Return a branch, which need not be there."""
+        """Return a branch, which need not exist."""
         return Branch(self._backend, self.id, name)
 
     def branches(self, prefix: str = "") -> Iterator[Branch]:
-        """Iterate over the branches, in order of their names."""
+        """Iterate over the branches, sorted by name."""
         return map(self.branch, self._backend.list_branches(self.id, prefix))
 
     def tag(self, name: str) -> Tag:
-        """Return a tag, which need not be there."""
+        """Return a tag, which need not exist."""
         return Tag(self._backend, self.id, name)
 
     def tags(self, prefix: str = "") -> Iterator[Tag]:
-        """Iterate over the tags, in order of their names."""
+        """Iterate over the tags, sorted by name."""
         return map(self.tag, self._backend.list_tags(self.id, prefix))
 
     def ref(self, ref: str | Commit) -> Reference:
-        """Return a state of the repository: a commit, a branch, a tag, or ``main~1``."""
+        """Return a ref: a commit, a branch, a tag, or an expression such as ``main~1``."""
         return Reference(self._backend, self.id, str(ref))
 
     def collect_garbage(
@@ -361,22 +361,22 @@ class Repository:
         min_age_seconds: float | None = None,
         max_share: float = 0.5,
     ) -> "RunSummary":
-        """Find objects that nothing names any more; delete those that an earlier run found.
+        """Find unreferenced objects; delete objects that an earlier run found.
 
-        This process does the work, which must reach the storage. For very large lakes, Spark does:
-        see ``lakebed gc run``.
+        The run happens in this process, which needs access to the storage. For very large lakes,
+        use Spark: see ``lakebed gc run``.
 
         >>> lake.repository("books").collect_garbage(dry_run=True).sentence()
         'A dry run, nothing was changed: 0 objects would be deleted; nothing else is garbage.'
 
         Args:
-            dry_run: Delete nothing.
-            assume_quiet: Find and delete at once: only where nobody else writes.
-            min_age_seconds: Leave alone what is younger; None: a day, or as the server says.
-            max_share: Stop if a larger share of all objects would be deleted.
+            dry_run: Delete no objects.
+            assume_quiet: Find and delete in one run. Safe only without concurrent writers.
+            min_age_seconds: Keep younger objects; None means one day, or the server's setting.
+            max_share: Abort if a larger share of all objects would be deleted.
 
         Raises:
-            LakeError: The run ended early; nothing that is in use was deleted.
+            LakeError: The run was aborted; no referenced object was deleted.
         """
         from lakebed.reclaim.collector.job import CollectorOptions
 

@@ -54,7 +54,7 @@ from lakebed.wire.refs import (
 )
 from lakebed.wire.repositories import RepositoriesQuery, Repository, RepositoryCreation
 
-if TYPE_CHECKING:  # it loads the engine's files, which a client of a server can do without
+if TYPE_CHECKING:  # imports the engine, which a client of a server does not need
     from lakebed.reclaim.collector.job import CollectorOptions
     from lakebed.reclaim.collector.report import RunSummary
 
@@ -65,14 +65,14 @@ _CHUNK_BYTES: Final = 1 << 20
 _POLL_SECONDS: Final = 0.5
 _MD5_DIGITS: Final = 32
 _PATHS_MAX: Final = 1000
-"""As many paths go into one request."""
+"""The most paths in one request."""
 
 
 class RemoteBackend:
     """The lake of one server, as one user. Threads may share it."""
 
     def __init__(self, url: str | None, key: str | None, secret: str | None) -> None:
-        """Prepare to ask a server; nothing is sent yet.
+        """Load the settings; no request is made.
 
         Raises:
             Invalid: A setting is missing or wrong.
@@ -126,7 +126,7 @@ class RemoteBackend:
         self._client.repositories.delete(name)
 
     def collect_garbage(self, repository: str, options: "CollectorOptions") -> "RunSummary":
-        # It loads the engine's files, which a client of a server can do without.
+        # Imports the engine, which a client of a server does not need.
         from lakebed.base.runtime import ThreadRuntime
         from lakebed.clients.garbage.server import GarbageServer
         from lakebed.reclaim.collector.job import CollectorJob
@@ -265,7 +265,7 @@ class RemoteBackend:
         }
         with self._client.open(request, content=chunks(), headers=headers) as response:
             stored = _object_info(self._client.answer(request, response).value)
-        # Of some storages it is not an MD5, and says nothing about the bytes.
+        # Some storages use checksums other than MD5, which cannot be compared.
         if len(stored.checksum) == _MD5_DIGITS and stored.checksum != md5.hexdigest():
             raise LakeError(f"{path} arrived damaged: upload it again", "damaged")
         return stored
@@ -314,7 +314,7 @@ class RemoteBackend:
 
 
 class RemoteObject:
-    """An object of a server."""
+    """An object version on a server."""
 
     def __init__(self, client: Client, repository: str, ref: str, info: ObjectInfo) -> None:
         self.info = info
@@ -324,7 +324,7 @@ class RemoteObject:
     def read(self, begin: int, end: int) -> bytes:
         headers = {"Range": f"bytes={begin}-{end - 1}", "Accept-Encoding": "identity"}
         with self._client.open(self._request, headers=headers) as response:
-            # A branch may have got another object of this path since it was opened.
+            # The branch may have another object at this path by now.
             if response.headers.get("ETag", "").strip('"') != self.info.checksum:
                 raise LakeError(
                     f"{self.info.path} was replaced while it was read: open it again, or read it"
@@ -350,7 +350,7 @@ def _listed(call: BoundCall[P, Page[ItemT]], *args: P.args, **kwargs: P.kwargs) 
 
 @contextmanager
 def _explained() -> Iterator[None]:
-    """Raise the errors of the library."""
+    """Translate errors to those of the library."""
     try:
         yield
     except LakeError:

@@ -1,4 +1,4 @@
-"""What a lake tells: frozen values, the same with a server and without one."""
+"""Values of the library: frozen, and the same with or without a server."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -10,11 +10,11 @@ ChangeKind = Literal["added", "changed", "removed", "conflict", "prefix_changed"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RepositoryInfo:
-    """What is known of a repository."""
+    """Settings of a repository."""
 
     id: str
     storage_namespace: str
-    """Where its data is."""
+    """URL below which objects are stored."""
     default_branch: str
     creation_date: datetime
     read_only: bool
@@ -22,7 +22,7 @@ class RepositoryInfo:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Commit:
-    """A state of a repository, and what led to it."""
+    """A commit."""
 
     id: str
     message: str
@@ -37,32 +37,32 @@ class Commit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ObjectInfo:
-    """What is known of an object."""
+    """Metadata of an object."""
 
     path: str
     size_bytes: int
     checksum: str
-    """Of an object that was uploaded, the MD5 of its bytes in hexadecimal."""
+    """For uploads, the hexadecimal MD5 of the bytes."""
     mtime: datetime
     content_type: str
     physical_address: str
-    """Where the storage has its bytes."""
+    """URL of the bytes in the storage."""
     metadata: Mapping[str, str] = field(hash=False)
 
 
 @dataclass(frozen=True, slots=True)
 class CommonPrefix:
-    """All objects whose paths begin alike, as one item of a listing."""
+    """Objects with a common path prefix, as one item of a listing."""
 
     path: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """One object that differs; or, in a listing with a delimiter, several below a prefix."""
+    """A changed object, or in a listing with a delimiter, a prefix with changes."""
 
     type: ChangeKind
     path: str
     path_type: Literal["object", "common_prefix"] = "object"
     size_bytes: int = 0
-    """As it is now; 0 if it was removed."""
+    """Current size; 0 if removed."""

@@ -1,5 +1,5 @@
-"""Moving in from lakeFS: its table files and refs become commits and refs of a repository.
+"""Migration from lakeFS: its metadata files and refs become commits and refs of a repository.
 
-Imports the engine, whose stores the command opens as a server does. Public: `rounds`, `verify` and
-`adopt`, for `lakebed migrate`. See design/0018-moving-in.md.
+Imports the engine, on the stores of the server's settings. Public: `rounds`, `verify` and `adopt`,
+for `lakebed migrate`. See design/0018-moving-in.md.
 """

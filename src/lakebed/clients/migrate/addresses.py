@@ -1,9 +1,8 @@
-"""Addresses of lakeFS, in the one spelling that the storage here reads.
+"""Translation of lakeFS's addresses to Lakebed's canonical spelling.
 
-lakeFS has spellings of its own: a file of local storage by its path on the machine
-(``local:///var/lakefs/data/x``), ``s3a://``, and the second host of an Azure account. An address
-that the storage here cannot read is refused before an entry with it is stored: the whole commit
-could not be listed or collected afterwards.
+lakeFS also spells addresses as local paths (``local:///var/lakefs/data/x``), ``s3a://``, and with
+the second host of an Azure account. An address that the storage cannot read is refused before its
+entry is stored: later, the whole commit could not be listed or collected.
 """
 
 import re
@@ -21,26 +20,26 @@ from lakebed.clients.migrate.errors import UnreadableAddresses
 _ALIASES: Final = {"s3a": "s3", "s3n": "s3", "memory": "mem"}
 _AZURE_SECOND_HOST: Final = re.compile(r"(?i)(https://[a-z0-9]+)\.dfs\.(core\.)")
 _OWN_OBJECT: Final = r"[0-9A-Za-z_-]{1,64}(/[0-9A-Za-z_-]{1,64}){0,3}\z"
-"""What lakeFS calls the objects that it writes, relative to the namespace: readable anywhere."""
+"""Path of an object written by lakeFS, relative to the namespace: always readable."""
 _NAMESPACE_BYTES_MAX: Final = 500
 
 
 class AddressTranslator:
-    """Turns addresses of one repository of lakeFS into those of the storage here.
+    """Translator of the addresses in one lakeFS repository.
 
     Args:
-        block: The storage here.
-        namespace: Of the repository in lakeFS; relative addresses are relative to it.
-        local_roots: Folders that are the root of local storage, here or in lakeFS.
+        block: The storage.
+        namespace: Namespace of the lakeFS repository, the base of relative addresses.
+        local_roots: Root directories of local storage, here or in lakeFS.
     """
 
     def __init__(self, block: BlockStore, namespace: str, local_roots: Iterable[Path] = ()) -> None:
         self._block = block
         self._roots = [f"{root}/" for root in local_roots]
         self.namespace = Namespace.parse(self._respelled(namespace))
-        """The namespace of the repository in lakeFS, in the canonical spelling."""
+        """The canonical namespace of the lakeFS repository."""
         block.check_address(self.namespace.address("x"))
-        # Nearly all entries have such an address: they are checked all at once.
+        # Nearly all addresses match: checked in one pass.
         is_short = len(str(self.namespace).encode()) <= _NAMESPACE_BYTES_MAX
         start = re.escape(str(self.namespace)) if is_short else r"\z."
         self._plain = rf"\A{start}{_OWN_OBJECT}"
@@ -49,17 +48,17 @@ class AddressTranslator:
         """Return the canonical spelling of a whole address.
 
         Raises:
-            InvalidAddress: The storage here cannot read it.
+            InvalidAddress: The storage cannot read the address.
         """
         address = Address.parse(self._respelled(text))
         self._block.check_address(address)
         return str(address)
 
     def of_entries(self, entries: pa.Table, name: str) -> pa.Table:
-        """Return entries with canonical addresses; `name` says where they come from.
+        """Return the entries with canonical addresses; `name` is their source, for errors.
 
         Raises:
-            UnreadableAddress: The storage here cannot read some of them.
+            UnreadableAddresses: The storage cannot read some of the addresses.
         """
         addresses = entries.column("address")
         is_plain = pc.match_substring_regex(addresses, self._plain)

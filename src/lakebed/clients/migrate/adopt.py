@@ -1,7 +1,7 @@
-"""Adoption: a repository that moved in takes over the objects that it had in lakeFS.
+"""Adoption: a migrated repository takes over its objects in lakeFS's namespace.
 
-Until then they are foreign: no run of garbage collection and no purge touches them, because lakeFS
-may reference them too. See design/0018 for the protocol.
+Before, the objects are foreign: garbage collection and purges skip them, because lakeFS may
+reference them. See design/0018 for the protocol.
 """
 
 from typing import Final
@@ -14,24 +14,24 @@ from lakebed.engine.engine import Engine
 from lakebed.engine.model import MOVED_NAMESPACE, AdoptedNamespace, Repository, RepositoryID
 
 _DATA: Final = "data"
-"""The folder of a namespace in which lakeFS keeps objects."""
+"""The folder of objects in a lakeFS namespace."""
 
 
 def adopt(engine: Engine, name: str, namespace: Namespace | None = None) -> AdoptedNamespace:
-    """Let a repository take over its namespace in lakeFS, which is off; a repeat does no harm.
+    """Let a repository take over its namespace in lakeFS, which must be off. Idempotent.
 
     Args:
-        engine: Of the installation.
-        name: The repository.
-        namespace: Its namespace in lakeFS, if the repository moved in before that was noted.
+        engine: The engine.
+        name: Name of the repository.
+        namespace: Namespace in lakeFS, if the migration did not record the namespace.
 
     Raises:
-        CannotAdopt: It did not move in, or not to the end, or another repository moved in from
-            there too, or has imported or staged an object from there.
-        RepositoryNotFound, NamespaceTaken, Invalid: As `Repositories.adopt`.
+        CannotAdopt: The repository is not (completely) migrated, or another repository was migrated
+            from the namespace, or has imported or staged an object from the namespace.
+        RepositoryNotFound, NamespaceTaken, Invalid: See `Repositories.adopt`.
         CorruptRecord, MissingFile, DamagedFile, ForeignFile: The entries of another repository
-            cannot be read.
-        OutcomeUnknown, BlockError: It may have been adopted: repeat it.
+            are unreadable.
+        OutcomeUnknown, BlockError: Adoption may have succeeded: repeat the call.
     """
     repository = engine.repositories.get(RepositoryID(name))
     found = _namespace_of(repository, namespace)
@@ -49,10 +49,10 @@ def adopt(engine: Engine, name: str, namespace: Namespace | None = None) -> Adop
 
 
 def _check_references(engine: Engine, repository: Repository, folder: Namespace) -> None:
-    """Refuse a folder that no entry proves to be the right one, or that others need.
+    """Refuse a folder without references, or with references of other repositories.
 
-    No repository can stage or import objects from there after the adoption. An import that is under
-    way is not seen: the documentation asks to let it end.
+    After the adoption, no repository can stage or import objects from the folder. A running import
+    is not detected: the documentation says to wait for its end.
     """
     is_noted = MOVED_NAMESPACE in repository.metadata
     if not is_noted and engine.references.find(repository, folder) is None:
@@ -94,11 +94,11 @@ def _moved_from_there(other: Repository, repository: Repository, namespace: Name
     noted, moved_from = (other.metadata.get(name) for name in (MOVED_NAMESPACE, MOVED_FROM))
     if moved_from is None:
         return False
-    if noted is None:  # it moved in before that was noted: the server may have had another name
+    if noted is None:  # migrated by an older version: compare names
         return _name_there(moved_from) == _name_there(repository.metadata[MOVED_FROM])
     return Namespace.parse(noted).is_near(namespace)
 
 
 def _name_there(moved_from: str) -> str:
-    """Return what lakeFS called a repository, or its namespace: see `Plan.moved_from`."""
+    """Return the repository's name or namespace in lakeFS; see `Plan.moved_from`."""
     return moved_from.rpartition(" ")[2]

@@ -1,4 +1,4 @@
-"""What can be wrong with a lakeFS installation, or with the way to it."""
+"""Errors of migrations from lakeFS."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -9,7 +9,7 @@ _SHOWN: Final = 10
 
 
 class DamagedTable(LakebedError):
-    """A file of lakeFS's metadata cannot be read."""
+    """A metadata file of lakeFS is unreadable."""
 
     kind = "damaged_table"
 
@@ -18,7 +18,7 @@ class DamagedTable(LakebedError):
 
 
 class DamagedHistory(LakebedError):
-    """The commits of a repository of lakeFS do not fit together."""
+    """The commits of a lakeFS repository are inconsistent."""
 
     kind = "damaged_history"
 
@@ -27,7 +27,7 @@ class DamagedHistory(LakebedError):
 
 
 class UnreadableAddresses(LakebedError):
-    """Entries of lakeFS have addresses that the storage here cannot read."""
+    """Entries of lakeFS have addresses that the storage cannot read."""
 
     kind = "source_address_unreadable"
 
@@ -42,7 +42,7 @@ class UnreadableAddresses(LakebedError):
 
 
 class NotATarget(LakebedError):
-    """A repository cannot be filled with one of lakeFS."""
+    """A repository cannot be the target of a migration."""
 
     kind = "not_a_target"
 
@@ -53,7 +53,7 @@ class NotATarget(LakebedError):
 
 
 class CannotAdopt(LakebedError):
-    """A repository cannot take over the objects that it had in lakeFS."""
+    """A repository cannot adopt its objects in lakeFS's namespace."""
 
     kind = "cannot_adopt"
 
@@ -62,6 +62,6 @@ class CannotAdopt(LakebedError):
 
 
 class SourceRefused(LakebedError):
-    """The server that a repository is moved from does not do what it is asked for."""
+    """The source server did not do as requested."""
 
     kind = "source_refused"

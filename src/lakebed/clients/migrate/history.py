@@ -1,17 +1,16 @@
-"""Taking over the history of a repository of lakeFS: every commit under its id, no object copied.
+"""Migration of a repository's history: all commits keep their ids, no object is copied.
 
-Commits are taken over parents first. Of each, only the ranges are read that its first parent does
-not have, and its entries are those of the parent with some intervals of keys replaced: those of the
-ranges that came, and of the ranges that went. Ranges of one metarange do not overlap, so what both
-have lies outside of these intervals. So a range is read once, when it comes, and the cost of a
-commit is that of its changes.
+Commits are migrated parents first. For each, only the ranges missing in its first parent are read.
+Its entries are those of the parent with some key intervals replaced: the intervals of added and of
+removed ranges. Ranges of a metarange do not overlap, so common ranges lie outside of these
+intervals. So each range is read once, and the cost of a commit is the cost of its changes.
 
-A commit whose record is there has been taken over: whoever begins again, after the end or after a
-death at any step, goes on with the others. Two who do it at once do the same work twice, and no
-harm: metaranges are named by their content, and commit records are the same but for the moment.
+A commit with a record is complete, so a run after a crash resumes with the other commits. Two
+concurrent runs duplicate work but do no harm: metaranges are named by their content, and the
+commit records differ only in time.
 
-The target is read-only until the last round. Branches and tags are written last, so that no ref
-ever names a commit that is not there.
+The target is read-only until the last round. Branches and tags are written last, so no ref ever
+points to a missing commit.
 """
 
 from collections import defaultdict
@@ -35,26 +34,26 @@ from lakebed.engine.model import Commit, CommitID, Repository
 from lakebed.formats import MetaRangeID
 
 _METARANGES_KEPT: Final = 100_000
-"""How many ranges the metaranges that are kept in memory name, in all."""
+"""Size of the metarange cache, in ranges."""
 
 
 @dataclass
 class Taken:
-    """What was taken over."""
+    """Progress of a migration."""
 
     commits: int = 0
     known_commits: int = 0
-    """Those that were there already."""
+    """Commits migrated before."""
     unproved: list[str] = field(default_factory=list)
-    """Commits whose ids do not follow from their fields."""
+    """Commits whose ids do not match their fields."""
     missing_parents: list[tuple[str, str]] = field(default_factory=list)
-    """Commits, each with a parent that lakeFS does not have (any more): taken over without it."""
+    """Commits migrated without a parent, which lakeFS no longer has, each with that parent."""
     ranges: int = 0
     entries: int = 0
 
 
 class HistoryTaker:
-    """Takes over the commits of one repository."""
+    """Migration of one repository's commits."""
 
     def __init__(
         self, engine: Engine, repository: Repository, source: LakeFSSource, runtime: Runtime
@@ -69,13 +68,12 @@ class HistoryTaker:
         self.taken = Taken()
 
     def run(self) -> Iterator[Taken]:
-        """Take over all commits, generation after generation; yield what was done after each.
+        """Migrate all commits, generation by generation; yield the progress after each.
 
         Raises:
-            DamagedHistory: Commits are each other's ancestors.
+            DamagedHistory: The history has a cycle.
             DamagedTable: A file of lakeFS is damaged.
-            UnreadableAddress: The storage here cannot read some objects; nothing of their commit
-                is stored.
+            UnreadableAddresses: The storage cannot read some objects of a commit, which is skipped.
         """
         commits = {commit.id: commit for commit in self._source.refs.commits()}
         self.taken.missing_parents = [
@@ -154,7 +152,7 @@ class HistoryTaker:
         return found
 
     def _read(self, source: SourceRange) -> pa.Table:
-        """Return the entries of a range, checked against what its metarange says of it."""
+        """Return the entries of a range, checked against its metarange."""
         name = f"range {source.id}"
         data = self._source.files.range(source.id)
         table = pa.concat_tables(read_entries(data, name, self._source.refs.namespace))
@@ -171,14 +169,14 @@ class HistoryTaker:
 
 
 _AT_ONCE: Final = 4
-"""How many commits are taken over at once, where history has as many branches."""
+"""Parallel migrations of commits in a generation."""
 
 
 def generations(commits: Mapping[str, SourceCommit]) -> Iterator[Sequence[SourceCommit]]:
-    """Yield commits in groups, all parents that are there in earlier ones.
+    """Yield the commits in groups, each after the groups of all known parents.
 
     Raises:
-        DamagedHistory: Commits are each other's ancestors.
+        DamagedHistory: The history has a cycle.
     """
     children: dict[str, list[str]] = defaultdict(list)
     missing: dict[str, int] = {}
@@ -206,7 +204,7 @@ def generations(commits: Mapping[str, SourceCommit]) -> Iterator[Sequence[Source
 
 
 def intervals_of(ranges: Iterable[SourceRange]) -> list[Interval]:
-    """Return the intervals of keys that ranges cover, in order, not overlapping."""
+    """Return the key intervals covered by ranges, merged and sorted."""
     merged: list[tuple[bytes, bytes]] = []
     for start, last in sorted((each.min_key, each.max_key) for each in ranges):
         if merged and start <= merged[-1][1]:

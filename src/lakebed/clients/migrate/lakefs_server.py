@@ -1,4 +1,4 @@
-"""A repository of a running lakeFS, read through its API: no key to its storage is needed."""
+"""A repository of a running lakeFS, read through its API, without access to its storage."""
 
 from collections.abc import Callable, Iterator
 from functools import cached_property
@@ -30,14 +30,13 @@ _DUMP_SECONDS_MAX: Final = 6 * 3600.0
 _MICROSECONDS: Final = 1_000_000
 _NANOSECONDS: Final = 1_000
 _FIRST_VERSION: Final = 0
-"""Commits of this version name the parent that they were made over last."""
+"""Commits of this version list the replaced head as the last parent."""
 
 
 class LakeFSServer:
-    """Reads one repository. Its refs are those of the moment at which they are first asked for.
+    """Reader of one repository. The refs are a snapshot of the first access.
 
-    All methods raise `lakebed.clients.http.errors.ClientError`: the server refused, or did not
-    answer.
+    All methods raise `lakebed.clients.http.errors.ClientError`.
     """
 
     def __init__(self, client: Client, repository: str, runtime: Runtime) -> None:
@@ -49,7 +48,7 @@ class LakeFSServer:
 
     @property
     def namespace(self) -> str:
-        """What relative addresses are relative to."""
+        """The base of relative addresses."""
         return self._info.storage_namespace
 
     @property
@@ -62,16 +61,16 @@ class LakeFSServer:
         return self._client.repositories.get(self._repository)
 
     def metadata(self) -> dict[str, str]:
-        """Return the metadata of the repository; servers of older versions have none."""
+        """Return the metadata of the repository; empty for old servers."""
         return self._find(self._client.repositories.metadata) or {}
 
     def protected(self) -> list[str]:
-        """Return the patterns of branches that are protected."""
+        """Return the patterns of protected branches."""
         rules = self._find(self._client.repositories.protection) or ()
         return [rule.pattern for rule in rules]
 
     def collects_garbage(self) -> bool:
-        """Whether rules are set by which the server deletes objects of old commits."""
+        """Whether the repository has garbage collection rules."""
         return self._find(self._has_rules) is not None
 
     def _has_rules(self, repository: str) -> bool:
@@ -104,7 +103,7 @@ class LakeFSServer:
             yield SourceTag(message.id, message.commit_id)
 
     def changes(self, branch: SourceBranch) -> Iterator[SourceChange]:
-        """Iterate over what is uncommitted on a branch, as the server lists it now."""
+        """Iterate over the uncommitted changes of a branch, as currently listed."""
         for change in list_items(self._client.branches.diff, self._repository, branch.name):
             removed = change.type == "removed"
             entry = None if removed else self._stat(branch.name, change.path)
@@ -129,7 +128,7 @@ class LakeFSServer:
 
     @cached_property
     def _dump(self) -> RefsDump:
-        """The ids of three metaranges, which hold all refs."""
+        """The ids of the three metaranges with all refs."""
         repositories = self._client.repositories
         query = TaskQuery(task_id=repositories.start_dump(self._repository).id)
         until = self._runtime.monotonic() + _DUMP_SECONDS_MAX
@@ -159,7 +158,7 @@ class LakeFSServer:
 
 
 def commit_of(message: pb.CommitData) -> SourceCommit:
-    """Return a commit as a dump or a database has it."""
+    """Convert the commit of a dump."""
     created = message.creation_date
     parents = tuple(message.parents)
     swapped = message.version == _FIRST_VERSION and len(parents) > 1

@@ -1,7 +1,7 @@
-"""Users, groups and policies of lakeFS, made again in Lakebed: from one API to the other.
+"""Migration of lakeFS's users, groups and policies by the APIs of both servers.
 
-What is there already stays as it is, so this can be run again. Secrets of access keys cannot be
-read, so every user who is new here gets a new key, which is shown once.
+Existing users, groups and policies are left unchanged, so migrations can be repeated. Secrets of
+access keys are not readable, so every new user gets a new key, which is shown once.
 """
 
 from collections.abc import Callable
@@ -20,26 +20,26 @@ ItemT = TypeVar("ItemT")
 
 _CONFLICT: Final = 409
 _NOT_THERE: Final = {401, 403, 404, 501}
-"""What a lakeFS without users and groups answers."""
+"""Statuses of a lakeFS without users and groups."""
 
 
 @dataclass
 class MovedPeople:
-    """What was made."""
+    """Result of a migration."""
 
     policies: int = 0
     groups: int = 0
     keys: list[tuple[str, str, str]] = field(default_factory=list)
-    """Of each new user: the name, the access key id and the secret."""
+    """Name, access key id and secret of each new user."""
     problems: list[str] = field(default_factory=list)
-    """What Lakebed refused, each with the reason."""
+    """Requests that failed, each with the reason."""
 
 
 def move_people(source: Client, target: Client) -> MovedPeople:
-    """Make the policies, groups and users of one server on another.
+    """Copy the policies, groups and users of one server to another.
 
     Raises:
-        ClientError: A server did not answer.
+        ClientError: A server did not respond.
     """
     moved = MovedPeople()
     mover, old, new = _Mover(moved), source.auth, target.auth
@@ -75,7 +75,7 @@ class _Mover:
     def listed(
         self, name: str, call: BoundCall[P, Page[ItemT]], *args: P.args, **kwargs: P.kwargs
     ) -> list[ItemT]:
-        """Return what lakeFS lists; nothing, if it has no such thing."""
+        """Return the items of a listing, or none if lakeFS does not support the listing."""
         try:
             return list(list_items(call, *args, **kwargs))
         except Refused as error:
@@ -85,7 +85,7 @@ class _Mover:
             return []
 
     def made(self, name: str, call: Callable[P, object], *args: P.args, **kwargs: P.kwargs) -> bool:
-        """Make or attach something; return whether it was not there yet."""
+        """Create or attach an item; return whether it is new."""
         try:
             call(*args, **kwargs)
         except Refused as error:

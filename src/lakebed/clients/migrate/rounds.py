@@ -1,22 +1,22 @@
-"""Rounds: each brings a repository here up to what lakeFS has by then.
+"""Rounds: each brings the target repository up to date with lakeFS.
 
-The first round makes the repository, bare and read-only, and takes all of the history; each further
-one takes what came since. In the last round lakeFS must stand still. Then the repository becomes
-writable, and no round can touch it any more.
+The first round creates the repository, bare and read-only, and migrates the whole history; further
+rounds migrate new commits. During the last round, lakeFS must not be written to. Then the
+repository becomes writable and is closed to further rounds.
 
-A round that was cut off at any step is simply run again:
+After an interruption at any step, run the round again:
 
-| cut off                        | what is there                | the next round            |
+| interrupted                    | state                        | the next round            |
 |--------------------------------|------------------------------|---------------------------|
-| while the repository is made   | nothing, or the repository   | goes on                   |
-| while commits are taken        | some commits, no ref to them | takes the others          |
-| while refs are written         | refs of before and of now    | writes all of them        |
-| while changes are staged       | some of them                 | resets, stages all again  |
-| before it becomes writable     | a read-only repository       | finds no change, opens it |
+| while creating the repository  | nothing, or the repository   | goes on                   |
+| while migrating commits        | some commits, no ref to them | migrates the others       |
+| while writing refs             | old and new refs             | writes all refs           |
+| while staging changes          | some staged changes          | resets, stages all again  |
+| before it becomes writable     | a read-only repository       | makes it writable         |
 
-Protection rules are set after all that they would refuse, right before the repository becomes
-writable. A rule that protects every branch is how people freeze a lake for the last round
-(docs/migration.md): it is left out and reported, because nothing could be written under it.
+Protection rules are set after the changes that they would refuse, right before the repository
+becomes writable. A rule for all branches is used to freeze lakeFS for the last round
+(docs/migration.md). Such a rule would make the repository unusable: it is skipped and reported.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -45,27 +45,27 @@ from lakebed.formats import Entry
 from lakebed.lake.commits import HeadChanges
 
 MOVED_FROM: Final = "::lakebed::moved-from"
-"""The metadata of a repository that is moved in says by this name where it comes from."""
+"""Metadata key of a migrated repository for its source."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """What is moved, and to where."""
+    """Source and target of a migration."""
 
     repository: str
     namespace: Namespace
-    """Where the new repository keeps its own files and new objects."""
+    """Namespace of the new repository's own files and new objects."""
     moved_from: str
-    """Names the repository over there, for people, and so that no round mixes up two of them."""
+    """Readable name of the source, to detect rounds from another source."""
     default_branch: str
     metadata: Mapping[str, str] = field(default_factory=dict)
     protected: Sequence[str] = ()
-    """Patterns of branches that are protected."""
+    """Patterns of protected branches."""
 
 
 @dataclass
 class RoundReport:
-    """What one round did."""
+    """Result of a round."""
 
     taken: Taken = field(default_factory=Taken)
     branches_set: int = 0
@@ -74,11 +74,11 @@ class RoundReport:
     tags_deleted: int = 0
     staged: int = 0
     left_out: list[str] = field(default_factory=list)
-    """Branches, tags and protection rules that could not be moved, each with the reason."""
+    """Branches, tags and protection rules that could not be migrated, each with the reason."""
     protected: list[str] = field(default_factory=list)
-    """Patterns of the protection rules that hold here from now on."""
+    """Patterns of the protection rules in force."""
     freeze_rules: list[str] = field(default_factory=list)
-    """Patterns that protect every branch: left out."""
+    """Skipped patterns that protect every branch."""
     is_last: bool = False
 
 
@@ -92,15 +92,14 @@ def run_round(
     with_uncommitted: bool = False,
     on_progress: Callable[[Taken], None] = lambda _taken: None,
 ) -> RoundReport:
-    """Bring a repository up to what a source has; what is uncommitted only in the last round.
+    """Run a round. Uncommitted changes are migrated in the last round only.
 
     Raises:
-        NotATarget: There is a repository of this name that was not made for this source, or it has
-            been opened for writing.
-        Invalid: The namespace for the new repository overlaps with the one in lakeFS.
+        NotATarget: The repository was not created for this source, or is writable.
+        Invalid: The new namespace overlaps with the namespace in lakeFS.
         DamagedTable, DamagedHistory: The source is damaged.
-        UnreadableAddress: The storage here cannot read an object.
-        OutcomeUnknown: A write may not have been applied: run the round again.
+        UnreadableAddresses: The storage cannot read an object.
+        OutcomeUnknown: A write may have failed: run the round again.
     """
     _check_not_adopted(engine, source, plan)
     repository = _target(engine, source, plan)
@@ -117,14 +116,14 @@ def run_round(
     moved = {MOVED_NAMESPACE: str(source.addresses.namespace)}
     engine.repositories.set_metadata(repository.id, put={**plan.metadata, **moved})
     if is_last:
-        # An adoption that did not see this repository may have begun after the first check.
+        # An adoption that missed this repository may have begun after the first check.
         _check_not_adopted(engine, source, plan)
         engine.repositories.set_read_only(repository.id, read_only=False)
     return report
 
 
 def _check_not_adopted(engine: Engine, source: LakeFSSource, plan: Plan) -> None:
-    """Refuse a lake whose objects another repository may delete."""
+    """Refuse a lake whose objects another repository has adopted and may delete."""
     old = source.addresses.namespace
     for other in engine.repositories.list():
         adopted = other.adopted
@@ -133,7 +132,7 @@ def _check_not_adopted(engine: Engine, source: LakeFSSource, plan: Plan) -> None
 
 
 def _target(engine: Engine, source: LakeFSSource, plan: Plan) -> Repository:
-    """Return the repository that is filled; make it if it is not there."""
+    """Return the target repository; create it if it does not exist."""
     old = source.addresses.namespace
     try:
         found = engine.repositories.get(RepositoryID(plan.repository))
@@ -224,8 +223,8 @@ def _has_commit(
 def _stage(
     engine: Engine, repository: Repository, source: LakeFSSource, report: RoundReport
 ) -> None:
-    """Stage on each branch what is uncommitted there in lakeFS; anew, if a round was cut off."""
-    engine.protection.set(repository, ())  # a round that was cut off may have set rules
+    """Stage lakeFS's uncommitted changes, replacing those of an interrupted round."""
+    engine.protection.set(repository, ())  # an interrupted round may have set rules
     there = {branch.id for branch in engine.branches.list(repository)}
     for branch in source.refs.branches():
         name = BranchID(branch.name)
@@ -243,7 +242,7 @@ def _stage(
 
 
 def _readable(source: LakeFSSource, branch: SourceBranch, entry: Entry) -> Entry:
-    """Return an entry with the canonical address; raises `UnreadableAddresses`."""
+    """Return the entry with its canonical address; raises `UnreadableAddresses`."""
     try:
         return replace(entry, address=source.addresses.canonical(entry.address))
     except InvalidAddress as error:
@@ -254,7 +253,7 @@ def _readable(source: LakeFSSource, branch: SourceBranch, entry: Entry) -> Entry
 def _set_protection(
     engine: Engine, repository: Repository, plan: Plan, report: RoundReport
 ) -> None:
-    """Set the protection rules, without those that no repository can be used under."""
+    """Set the protection rules, without rules for all branches."""
     for pattern in plan.protected:
         if set(pattern) == {"*"}:
             report.freeze_rules.append(pattern)

@@ -1,4 +1,4 @@
-"""Where a repository of lakeFS is read from: what any such place can tell."""
+"""Interfaces to a lakeFS repository, independent of where it is read from."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from lakebed.clients.migrate.addresses import AddressTranslator
 from lakebed.formats import Entry
 
 _FOLDER: Final = "_lakefs"
-"""Below the namespace."""
+"""Folder of metadata below the namespace."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,9 +23,9 @@ class SourceCommit:
     metarange_id: str
     metadata: Mapping[str, str]
     parents: tuple[str, ...]
-    """The first parent is the head that the commit replaced."""
+    """Parents; the first is the head that the commit replaced."""
     swapped: bool = False
-    """Whether lakeFS has the parents in the other order, as its first versions did."""
+    """Whether lakeFS stores the parents in reverse order, as its first versions did."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,15 +51,15 @@ class SourceChange:
 
     key: bytes
     entry: Entry | None
-    """None: it was removed."""
+    """The new entry, or None if removed."""
 
 
 class LakeFSRefs(Protocol):
-    """The commits, branches and tags of a repository of lakeFS, as they are at one moment."""
+    """The commits, branches and tags of a lakeFS repository, as a snapshot."""
 
     @property
     def namespace(self) -> str:
-        """What relative addresses are relative to."""
+        """The base of relative addresses."""
 
     def commits(self) -> Iterator[SourceCommit]:
         """Iterate over all commits, in any order."""
@@ -71,11 +71,11 @@ class LakeFSRefs(Protocol):
         """Iterate over all tags."""
 
     def changes(self, branch: SourceBranch) -> Iterator[SourceChange]:
-        """Iterate over what is uncommitted on a branch."""
+        """Iterate over the uncommitted changes of a branch."""
 
 
 class LakeFSFiles(Protocol):
-    """The metaranges and ranges of a repository of lakeFS."""
+    """The metaranges and ranges of a lakeFS repository."""
 
     def metarange(self, metarange_id: str) -> bytes:
         """Return the file of a metarange."""
@@ -86,7 +86,7 @@ class LakeFSFiles(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class LakeFSSource:
-    """A repository of lakeFS: its refs may come from another place than its files."""
+    """A lakeFS repository. Refs and files may come from different sources."""
 
     refs: LakeFSRefs
     files: LakeFSFiles
@@ -94,7 +94,7 @@ class LakeFSSource:
 
 
 class StorageFiles:
-    """The files where lakeFS keeps them in the storage."""
+    """The files in lakeFS's storage."""
 
     def __init__(self, block: BlockStore, namespace: Namespace) -> None:
         self._block = block

@@ -1,6 +1,6 @@
-"""A lakeFS that keeps its refs in PostgreSQL, as it did before its key-value store.
+"""Refs of a lakeFS with its old database schema in PostgreSQL.
 
-Rows that cannot be read are left out and reported, each by its table and its name.
+Unreadable rows are skipped and reported.
 """
 
 from collections.abc import Iterator
@@ -24,13 +24,13 @@ _STAGED: Final = """
 
 
 class SqlRefs:
-    """The refs of one repository, from the tables of lakeFS."""
+    """The refs of one repository in lakeFS's tables."""
 
     def __init__(self, dsn: str, repository: str) -> None:
-        """Connect, in a transaction that sees one moment and changes nothing.
+        """Connect, and start a read-only transaction with a snapshot.
 
         Raises:
-            SourceRefused: The database cannot be reached, or has no such repository.
+            SourceRefused: The database does not respond, or lacks the repository.
         """
         try:
             import psycopg  # an extra
@@ -39,7 +39,7 @@ class SqlRefs:
             raise MissingExtraError("reading PostgreSQL", "postgres") from None
         self._repository = repository
         self.damaged: dict[str, str] = {}
-        """Rows that could not be read, each with the reason."""
+        """Unreadable rows, each with the reason."""
         try:
             self._connection: psycopg.Connection[dict[str, Any]] = psycopg.connect(
                 dsn, row_factory=dict_row
@@ -59,7 +59,7 @@ class SqlRefs:
 
     @property
     def namespace(self) -> str:
-        """What relative addresses are relative to."""
+        """The base of relative addresses."""
         return str(self._info["storage_namespace"])
 
     @property
@@ -68,7 +68,7 @@ class SqlRefs:
         return str(self._info["default_branch"])
 
     def commits(self) -> Iterator[SourceCommit]:
-        """Iterate over all commits that can be read."""
+        """Iterate over all readable commits."""
         for row in self._rows("graveler_commits"):
             try:
                 yield _commit(row)
@@ -76,12 +76,12 @@ class SqlRefs:
                 self.damaged[f"graveler_commits {row.get('id')}"] = repr(error)
 
     def branches(self) -> Iterator[SourceBranch]:
-        """Iterate over all branches that can be read."""
+        """Iterate over all readable branches."""
         for name, commit_id in self._refs("graveler_branches"):
             yield SourceBranch(name, commit_id)
 
     def tags(self) -> Iterator[SourceTag]:
-        """Iterate over all tags that can be read."""
+        """Iterate over all readable tags."""
         for name, commit_id in self._refs("graveler_tags"):
             yield SourceTag(name, commit_id)
 
@@ -94,7 +94,7 @@ class SqlRefs:
                 self.damaged[f"{table} {name}"] = f"its commit_id is {commit_id!r}"
 
     def changes(self, branch: SourceBranch) -> Iterator[SourceChange]:
-        """Iterate over what is staged on a branch, as far as it can be read."""
+        """Iterate over the readable uncommitted changes of a branch."""
         with self._connection.cursor() as cursor:
             for row in cursor.stream(_STAGED, (self._repository, branch.name)):
                 key = bytes(row["key"])
@@ -109,9 +109,9 @@ class SqlRefs:
         return read_entry(key, bytes(row["identity"]), bytes(row["data"]), self.namespace)
 
     def _rows(self, table: str, key: str = "repository_id") -> Iterator[dict[str, Any]]:
-        # Names of tables and columns are ours, and never a user's.
+        # Names of tables and columns are constants.
         query = f"SELECT * FROM {table} WHERE {key} = %s ORDER BY id"  # noqa: S608
-        # All at once: the connection may be asked for something else before the caller is done.
+        # Fetched completely: the connection serves other queries meanwhile.
         yield from self._connection.execute(query, (self._repository,)).fetchall()
 
 

@@ -1,10 +1,10 @@
-"""The table files of lakeFS: RocksDB's block-based tables, format version 2.
+"""Reader of lakeFS's metadata files: RocksDB block-based tables, format version 2.
 
-A table is read from its end. The footer says where two blocks are: the *metaindex*, which leads to
-the properties, and the *index*, which leads to the blocks of rows; of a large table, by way of more
-index blocks. Behind every block are a byte that says how it was compressed and a checksum.
+The footer at the end of a table points to the *metaindex* block, which points to the properties,
+and to the *index* block, which points to the data blocks, in large tables through a second index
+level. Each block is followed by a byte for its compression and by a checksum.
 
-In a block, rows are sorted by key, and a key leaves out what it shares with the one before::
+In a block, rows are sorted by key, and keys are prefix-compressed::
 
     <shared bytes> <other bytes> <bytes of the value>  other part of the key, value
 """
@@ -27,10 +27,10 @@ _PLAIN, _SNAPPY_KIND = 0, 1
 _INDEX_TYPE: Final = b"rocksdb.block.based.table.index.type"
 _TWO_LEVELS: Final = (2).to_bytes(4, "little")
 _MORE: Final = 0x80
-"""A byte of a number that is at least this is followed by another one."""
+"""Continuation bit of a varint."""
 
 _KEY_TAIL_BYTES: Final = 8
-"""Every key of a row ends with a sequence number and a kind."""
+"""Length of the sequence number and the type at the end of a key."""
 
 _BLOCK_BYTES_MAX: Final = 1 << 30
 _SNAPPY: Final = pa.Codec("snappy")
@@ -40,13 +40,13 @@ Rows = tuple[list[bytes], list[bytes]]
 
 
 class Table:
-    """A table file that was read whole."""
+    """A table file in memory."""
 
     def __init__(self, data: bytes, name: str) -> None:
-        """Open a table; `name` is for messages.
+        """Open a table; `name` is for error messages.
 
         Raises:
-            DamagedTable: It is not a table, or damaged.
+            DamagedTable: The data is no valid table.
         """
         self._data = data
         self._name = name
@@ -63,7 +63,7 @@ class Table:
             raise self._damaged(str(error)) from error
 
     def rows(self) -> Iterator[Rows]:
-        """Yield the keys and values of block after block, in order of the keys.
+        """Yield the keys and values of each block, sorted by key.
 
         Raises:
             DamagedTable: A block is damaged.
@@ -76,7 +76,7 @@ class Table:
             raise self._damaged(str(error)) from error
 
     def _handles(self) -> Iterator[bytes]:
-        """Yield where the blocks of rows are."""
+        """Yield the handles of the data blocks."""
         _, handles = _rows(self._block(*self._index))
         if self.properties.get(_INDEX_TYPE) != _TWO_LEVELS:
             yield from handles
@@ -119,10 +119,7 @@ class Table:
 
 
 def _rows(block: bytes) -> Rows:
-    """Return the keys and values of a block.
-
-    Where the parts of rows begin that share nothing is at its end, which is not needed here.
-    """
+    """Return the keys and values of a block. The restart points at its end are not needed."""
     (restarts,) = struct.unpack_from("<I", block, len(block) - 4)
     end = len(block) - 4 * (restarts + 1)
     keys: list[bytes] = []
@@ -130,7 +127,7 @@ def _rows(block: bytes) -> Rows:
     at, key = 0, b""
     while at < end:
         shared, other, length, more = block[at : at + 4]
-        # Nearly always, the first two are a byte each, and the third one or two.
+        # Nearly always, the first two fit in a byte, and the third in one or two.
         if shared | other | length < _MORE:
             at += 3
         elif shared | other | more < _MORE:
@@ -151,13 +148,13 @@ def _rows(block: bytes) -> Rows:
 
 
 def _handle(data: bytes) -> tuple[int, int]:
-    """Return where a block begins, and how long it is."""
+    """Return the offset and the size of a block."""
     offset, at = read_varint(data, 0)
     return offset, read_varint(data, at)[0]
 
 
 def read_varint(data: bytes, at: int) -> tuple[int, int]:
-    """Return a number, and where what comes after it begins."""
+    """Return a number, and the position after it."""
     value = data[at]
     at += 1
     if value < _MORE:
@@ -174,5 +171,5 @@ def read_varint(data: bytes, at: int) -> tuple[int, int]:
 
 
 def _masked(checksum: int) -> int:
-    """Return a checksum as files hold it."""
+    """Return the masked form of a checksum, as stored."""
     return ((checksum >> 15 | checksum << 17) + 0xA282EAD8) & 0xFFFFFFFF

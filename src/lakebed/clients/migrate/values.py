@@ -1,7 +1,7 @@
-"""The rows of lakeFS's tables: entries as columns, ranges of a metarange, refs and commits.
+"""Rows of lakeFS's tables: entries as columns, ranges of a metarange, refs and commits.
 
-The value of a row has two parts, each behind its length: an identity, and a protobuf message. The
-lengths are written as Go writes signed numbers.
+A row's value consists of an identity and a protobuf message, each with a length prefix in Go's
+encoding of signed numbers.
 """
 
 from collections.abc import Iterator
@@ -30,7 +30,7 @@ _METADATA: Final = ENTRY_SCHEMA.field("metadata").type
 
 @dataclass(frozen=True, slots=True)
 class SourceRange:
-    """A range of a metarange, as lakeFS names it."""
+    """A range of a lakeFS metarange."""
 
     id: str
     min_key: bytes
@@ -39,10 +39,10 @@ class SourceRange:
 
 
 def read_ranges(data: bytes, name: str) -> list[SourceRange]:
-    """Return the ranges of a metarange, in order of their keys.
+    """Return the ranges of a metarange, sorted by key.
 
     Raises:
-        DamagedTable: It is damaged.
+        DamagedTable: The metarange is damaged.
     """
     ranges = []
     for key, identity, message in _messages(data, name, pb.RangeData):
@@ -52,25 +52,25 @@ def read_ranges(data: bytes, name: str) -> list[SourceRange]:
 
 
 def read_messages(data: bytes, name: str, kind: type[MessageT]) -> Iterator[MessageT]:
-    """Yield the messages of a table of a dump: branches, tags or commits.
+    """Yield the messages of a table in a dump: branches, tags or commits.
 
     Raises:
-        DamagedTable: It is damaged.
+        DamagedTable: The table is damaged.
     """
     for _, _, message in _messages(data, name, kind):
         yield message
 
 
 def read_entries(data: bytes, name: str, namespace: str) -> Iterator[pa.Table]:
-    """Yield the entries of a range, some at a time, with whole addresses.
+    """Yield the entries of a range in batches, with whole addresses.
 
     Args:
         data: The file of the range.
-        name: For messages.
-        namespace: What relative addresses are relative to.
+        name: Its name, for error messages.
+        namespace: The base of relative addresses.
 
     Raises:
-        DamagedTable: It is damaged.
+        DamagedTable: The range is damaged.
     """
     try:
         for keys, values in _batches(Table(data, name)):
@@ -81,10 +81,10 @@ def read_entries(data: bytes, name: str, namespace: str) -> Iterator[pa.Table]:
 
 
 def read_entry(key: bytes, identity: bytes, message: bytes, namespace: str) -> Entry:
-    """Return an entry from its message, as a row of a database has it.
+    """Decode the entry in a row of a database.
 
     Raises:
-        DamagedTable: It is damaged.
+        DamagedTable: The entry is damaged.
     """
     try:
         made = _entries([key], [identity], spans_of([message]), _prefix(namespace))
@@ -98,7 +98,7 @@ def _prefix(namespace: str) -> str:
 
 
 def _batches(table: Table) -> Iterator[Rows]:
-    """Yield rows, so many at a time that columns pay."""
+    """Yield rows in batches large enough for columnar processing."""
     keys: list[bytes] = []
     values: list[bytes] = []
     for more_keys, more_values in table.rows():
@@ -137,7 +137,7 @@ def _entries(
 
 
 def _split(values: Spans) -> tuple[Spans, Spans]:
-    """Return the identities and the messages of values."""
+    """Split values into identities and messages."""
     lengths, begins = read_varints(values, values.begins)
     ends = begins + (lengths >> 1)
     if (ends >= values.ends).any():
@@ -149,9 +149,9 @@ def _split(values: Spans) -> tuple[Spans, Spans]:
 
 
 def _whole(addresses: pa.Array, kinds: Numbers, prefix: str) -> pa.Array:
-    """Return whole addresses; those of old entries say by their beginning what they are.
+    """Return whole addresses; in old entries, the prefix tells the kind of the address.
 
-    lakeFS writes those of Azure as URLs, with percent signs, and those of others raw.
+    lakeFS percent-encodes the URLs of Azure, and no other addresses.
     """
     relative = pa.array(kinds == pb.RELATIVE)
     if (kinds == pb.BY_PREFIX).any():
@@ -169,11 +169,11 @@ def _unquoted(url: str) -> str:
     try:
         return unquote_to_bytes(url).decode()
     except UnicodeDecodeError:
-        return url  # no name of a blob
+        return url  # not the name of a blob
 
 
 def _metadata(field: Field, count: int) -> pa.Array:
-    """Return the metadata of entries, in order of its keys."""
+    """Return the metadata of entries, sorted by key."""
     if not len(field.rows):
         return pa.array([()] * count, _METADATA)
     pairs, many = decode(field.spans), len(field.rows)
@@ -200,7 +200,7 @@ def _messages(
 
 
 def _parts(value: bytes) -> tuple[bytes, bytes]:
-    """Return the two parts of a value."""
+    """Split a value into identity and message."""
     doubled, begin = read_varint(value, 0)
     end = begin + (doubled >> 1)
     doubled, begin_of_message = read_varint(value, end)

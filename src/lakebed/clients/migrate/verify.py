@@ -1,7 +1,7 @@
-"""Whether a moved commit is what it is in lakeFS, and whether its objects can be read here.
+"""Verification that migrated commits match lakeFS, and that their objects are readable.
 
-Compared are path, checksum, size, metadata, content type and address. Objects are read through the
-storage that servers here read them by: one byte of each, and the size.
+Path, checksum, size, metadata, content type and address are compared. Objects are read through the
+storage settings of the server: one byte and the size of each.
 """
 
 import heapq
@@ -19,7 +19,7 @@ from lakebed.engine.engine import Engine
 from lakebed.engine.model import CommitID, Repository
 
 SAMPLE: Final = 100
-"""How many objects of a commit are read, if not all are."""
+"""Objects of a commit to read, unless all are read."""
 
 _AT_ONCE: Final = 16
 _BATCH: Final = 1000
@@ -28,10 +28,10 @@ _BATCH: Final = 1000
 def find_difference(
     engine: Engine, repository: Repository, source: LakeFSSource, commit: SourceCommit
 ) -> bytes | None:
-    """Return the first path that a commit lists otherwise; None: both sides list the same.
+    """Return the first path where a commit differs from lakeFS, or None if both are equal.
 
     Raises:
-        CommitNotFound: The commit is not here.
+        CommitNotFound: The commit was not migrated.
         DamagedTable: A file of lakeFS is damaged.
     """
     here = engine.commits.get(repository, CommitID(commit.id))
@@ -50,7 +50,7 @@ def find_difference(
 
 
 class _Object(NamedTuple):
-    """An object that an entry names."""
+    """The object of an entry."""
 
     address: str
     size: int
@@ -58,7 +58,7 @@ class _Object(NamedTuple):
 
 
 class ReadCheck:
-    """Reads objects of moved commits, each once."""
+    """Reader of migrated objects, each once."""
 
     def __init__(
         self, engine: Engine, block: BlockStore, runtime: Runtime, repository: Repository
@@ -69,13 +69,13 @@ class ReadCheck:
         self._repository = repository
         self._seen: set[str] = set()
         self.objects = 0
-        """How many were read."""
+        """Number of objects read."""
 
     def run(self, commit: SourceCommit, *, sample: int | None) -> Iterator[str]:
-        """Yield why objects of a commit cannot be read: of all, or of a sample drawn by chance.
+        """Yield the problems with all objects of a commit, or with a random sample.
 
         Raises:
-            StorageUnavailable: The storage did not answer: no object is called unreadable for that.
+            StorageUnavailable: The storage did not respond, which is not reported as a problem.
         """
         here = self._engine.commits.get(self._repository, CommitID(commit.id))
         tables = self._engine.committed(self._repository).examine(here.metarange_id)
@@ -131,14 +131,14 @@ def _listed(source: LakeFSSource, metarange_id: str) -> Iterator[pa.Table]:
 
 
 def _rows(tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
-    """Yield what is compared: all but what each side notes for itself."""
+    """Yield the compared columns."""
     for table in tables:
         if table.num_rows:
             yield table.select(["key", "address", "size", "checksum", "metadata", "content_type"])
 
 
 def _more(rest: pa.Table, tables: Iterator[pa.Table]) -> pa.Table:
-    """Return what is left of a side, or what comes next of it."""
+    """Return the rest of the current table, or the next table."""
     return rest if rest.num_rows else next(tables, rest)
 
 

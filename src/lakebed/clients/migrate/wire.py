@@ -1,7 +1,7 @@
-"""Many protobuf messages decoded at once: one pass over all of them for each field.
+"""Columnar protobuf decoding: one pass over all messages for each field.
 
-To make an object of each row and to ask it for its fields takes ten times as long. Here, a cursor
-for each message goes from field to field, and NumPy moves all cursors together.
+Creating an object for each row takes ten times as long. Here, each message has a cursor, and NumPy
+advances all cursors together.
 """
 
 from collections import defaultdict
@@ -22,7 +22,7 @@ _NOTHING: Final = np.zeros(0, np.int64)
 
 @dataclass(frozen=True, slots=True)
 class Spans:
-    """Parts of a buffer: values of rows, or what is inside of them."""
+    """Slices of a buffer."""
 
     data: npt.NDArray[np.uint8]
     begins: Numbers
@@ -32,10 +32,10 @@ class Spans:
         return len(self.begins)
 
     def to_arrow(self, kind: pa.DataType) -> pa.Array:
-        """Return the parts as an array of texts or of bytes.
+        """Convert the slices to an array of strings or bytes.
 
         Raises:
-            pa.ArrowInvalid: They are no texts.
+            pa.ArrowInvalid: A string is not UTF-8.
         """
         lengths = self.ends - self.begins
         bounds = np.zeros(len(lengths) + 1, np.int64)
@@ -43,46 +43,46 @@ class Spans:
         places = np.arange(bounds[-1]) + np.repeat(self.begins - bounds[:-1], lengths)
         buffers = [None, pa.py_buffer(bounds.astype(np.int32)), pa.py_buffer(self.data[places])]
         array = pa.Array.from_buffers(kind, len(lengths), buffers)
-        array.validate(full=True)  # that texts are texts
+        array.validate(full=True)  # checks UTF-8
         return array
 
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One field of many messages: who has it, how often, and what is there."""
+    """The values of one field in many messages."""
 
     rows: Numbers
-    """The numbers of the messages, in the order in which fields were met."""
+    """Index of the message of each value."""
     spans: Spans
-    """Of texts, bytes and messages."""
+    """Values of type string, bytes or message."""
     numbers: Numbers
-    """Of numbers."""
+    """Values of numeric type."""
 
     def one_span_each(self, count: int) -> Spans:
-        """Return a part for each of so many messages: empty for those that do not have it."""
+        """Return a slice for each of `count` messages, empty where the field is missing."""
         begins, ends = np.zeros(count, np.int64), np.zeros(count, np.int64)
         begins[self.rows], ends[self.rows] = self.spans.begins, self.spans.ends
         return Spans(self.spans.data, begins, ends)
 
     def one_number_each(self, count: int) -> Numbers:
-        """Return a number for each of so many messages: 0 for those that do not have it."""
+        """Return a number for each of `count` messages, 0 where the field is missing."""
         numbers = np.zeros(count, np.int64)
         numbers[self.rows] = self.numbers
         return numbers
 
 
 def spans_of(values: list[bytes]) -> Spans:
-    """Return values one behind the other."""
+    """Concatenate values."""
     bounds = np.zeros(len(values) + 1, np.int64)
     np.cumsum(np.fromiter(map(len, values), np.int64, len(values)), out=bounds[1:])
     return Spans(np.frombuffer(b"".join(values), np.uint8), bounds[:-1], bounds[1:])
 
 
 def read_varints(spans: Spans, at: Numbers) -> tuple[Numbers, Numbers]:
-    """Return a number for each row, and where what comes after it begins.
+    """Read a number at each position; return the numbers and the positions after.
 
     Raises:
-        IndexError: One goes past the end.
+        IndexError: A number exceeds its slice.
     """
     values = np.zeros(len(at), np.int64)
     at = at.copy()
@@ -102,7 +102,7 @@ def read_varints(spans: Spans, at: Numbers) -> tuple[Numbers, Numbers]:
 
 
 def decode(spans: Spans) -> defaultdict[int, Field]:
-    """Return the fields of messages, by their numbers; one that nobody has is empty.
+    """Return the fields of messages by number; a missing field is empty.
 
     Raises:
         IndexError: A message is damaged.
@@ -127,7 +127,7 @@ def decode(spans: Spans) -> defaultdict[int, Field]:
 
 
 def _values(here: Spans, kinds: Numbers, at: Numbers) -> tuple[Numbers, Numbers, Numbers]:
-    """Return where values begin, the numbers among them, and where they end."""
+    """Return the starts of values, the numeric values, and the ends of values."""
     if not np.isin(kinds, (_VARINT, _FIXED64, _BYTES, _FIXED32)).all():
         raise IndexError("a field is of a kind that is not known")
     numbers, after = np.zeros(len(at), np.int64), at.copy()

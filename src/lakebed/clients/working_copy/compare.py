@@ -1,7 +1,7 @@
-"""Who changed what: the commit a folder was made from, another commit, and the disk, side by side.
+"""Three-way comparison of the base commit, a target commit and the files on disk.
 
-All three come in the order of the bytes of their paths, so they are read once and together, and a
-folder of any number of files fits into memory.
+All three are sorted by the bytes of their paths and merged in one pass, so memory use does not
+grow with the number of files.
 """
 
 import unicodedata
@@ -21,19 +21,18 @@ _PROBLEMS_MAX: Final = 10
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One path, and what is there on each side; None: nothing."""
+    """One path with its entry on each side, or None where it is absent."""
 
     path: str
     base: RemoteFile | None
-    """In the commit that the folder was made from."""
+    """In the commit that the directory was checked out from."""
     target: RemoteFile | None
-    """In the commit that it is compared with."""
+    """In the target commit."""
     local: LocalFile | None
-    """On the disk."""
 
 
 class SyncAction(Enum):
-    """What has to be done to a path, so that the folder has what the target has."""
+    """Change to a path that brings the directory to the target."""
 
     KEEP = "keep"
     FETCH = "fetch"
@@ -42,7 +41,7 @@ class SyncAction(Enum):
 
 
 IsSame = Callable[[LocalFile | None, RemoteFile | None], bool]
-"""Whether a file on the disk holds the bytes of an object; both may be missing."""
+"""Whether a local file and an object have the same bytes, or are both missing."""
 
 
 def rows(
@@ -50,7 +49,7 @@ def rows(
     changes: Iterable[tuple[str, RemoteFile | None]],
     local: Iterable[LocalFile],
 ) -> Iterator[Row]:
-    """Put the sides together: a base, what the target changed in it, and the disk."""
+    """Join the base, the changes from base to target, and the files on disk by path."""
     sides = (
         ((item.path, item) for item in base),
         ((path, (item,)) for path, item in changes),
@@ -62,7 +61,7 @@ def rows(
 
 
 def align(*sides: Iterator[tuple[str, Any]]) -> Iterator[tuple[str, list[Any]]]:
-    """Yield each path that any side has, and what each has there; None: nothing."""
+    """Merge sorted sides by path: yield each path and its entry on each side, or None."""
     heads = [next(side, None) for side in sides]
     while left := [head[0] for head in heads if head is not None]:
         path = min(left, key=str.encode)
@@ -78,11 +77,10 @@ def align(*sides: Iterator[tuple[str, Any]]) -> Iterator[tuple[str, list[Any]]]:
 def judge(
     row: Row, is_same: IsSame, *, throw_away: bool = False, bring_back: bool = False
 ) -> SyncAction:
-    """Say what has to be done to a path.
+    """Decide how to bring a path to its target.
 
-    Changes that were made here stay, unless `throw_away`: then the folder gets what the target has.
-    With `bring_back`, a file that is missing here, and was changed there, is no conflict: whoever
-    moves a file out of the way gets the other one.
+    Local changes are kept unless `throw_away`. With `bring_back`, a file that was deleted locally
+    and changed in the target is fetched again instead of being a conflict.
     """
     if not throw_away and _are_same(row.base, row.target):
         return SyncAction.KEEP
@@ -95,7 +93,7 @@ def judge(
 
 
 def describe(row: Row, is_same: IsSame) -> tuple[str, str] | None:
-    """Return who changed a path, and how: `local` or `remote`, and a word of lakectl's."""
+    """Return the side that changed a path, and lakectl's word for the change, if any."""
     here, there = is_same(row.local, row.base), _are_same(row.base, row.target)
     if (here and there) or (not there and is_same(row.local, row.target)):
         return None
@@ -111,32 +109,32 @@ def _are_same(one: RemoteFile | None, other: RemoteFile | None) -> bool:
 
 
 class NameCheck:
-    """Collects the paths that cannot be files of one folder together; they come in order."""
+    """Collector of paths that cannot be files in one directory. Paths arrive sorted."""
 
     def __init__(self, *, ignores_case: bool) -> None:
         self._ignores_case = ignores_case
         self._spellings: dict[str, str] = {}
         self._files: list[str] = []
-        """The files so far that a path to come could be below."""
+        """Earlier files that could be a parent of a later path."""
         self._problems: list[str] = []
 
     def add(self, path: str) -> None:
-        """Look at one more path that will be a file."""
+        """Check one more path."""
         problem = _problem_of(path) or self._clash(path)
         if problem is not None and len(self._problems) < _PROBLEMS_MAX:
             self._problems.append(f"{path!r}: {problem}")
 
     def finish(self) -> None:
-        """Complain.
+        """Raise the collected problems.
 
         Raises:
-            BadNames: Some cannot be files.
+            BadNames: Some paths cannot be files.
         """
         if self._problems:
             raise BadNames(self._problems)
 
     def _clash(self, path: str) -> str | None:
-        # What sorts behind "a0" is not below "a" any more, as "/" sorts right before "0".
+        # "/" sorts right before "0": a path from "a0" on cannot be below "a".
         self._files = [file for file in self._files if path.encode() < f"{file}0".encode()]
         for file in self._files:
             if path.startswith(f"{file}/"):

@@ -1,13 +1,11 @@
 """The operations on a working copy.
 
-Each can be interrupted at any point and run again. Before the first file is changed, a note under
-`.lakebed/` says what the folder is to become, and `.lakefs_ref.yaml` that an operation is under
-way; after the last one, `.lakefs_ref.yaml` names the new commit. Whoever finds a note goes on from
-there.
+Each can be interrupted at any point and run again. Before the first file changes, a note under
+`.lakebed/` records the target commit, and `.lakefs_ref.yaml` the active operation; after the last
+change, `.lakefs_ref.yaml` names the new commit. The next run resumes from the note.
 
-A commit is made on a hidden branch, which starts at the head of the real one and gets the folder's
-changes only, and is then merged. So others see all of it or nothing, and what they have staged
-stays as it is.
+A commit is made on a hidden branch: created at the head of the real branch, filled with the local
+changes only, then merged. So a commit is atomic, and uncommitted changes of other clients stay.
 """
 
 import hashlib
@@ -44,48 +42,48 @@ from lakebed.clients.working_copy.place import PLACE_FILE, RemotePath, WorkingCo
 from lakebed.clients.working_copy.remote import Remote, RemoteFile, Step
 
 _OPERATION_NOTE: Final = f"{OWN_FOLDER}/operation.json"
-"""What the folder is becoming."""
+"""Note of the target commit."""
 _COMMIT_NOTE: Final = f"{OWN_FOLDER}/commit.json"
-"""The hidden branch of a commit, and the head it started at."""
+"""Note of the hidden branch of a commit, and of the head where it was created."""
 _CHUNK_BYTES: Final = 1 << 20
 
 JobT = TypeVar("JobT")
 
 
 class Transfers(Protocol):
-    """Does work on many jobs, perhaps several at a time."""
+    """Runner of transfers, possibly parallel."""
 
     def expect(self, sizes: Iterable[int]) -> None:
-        """Find out how much there is to do, if that is shown: the size of each file."""
+        """Announce the sizes of the files to transfer, for the progress display."""
 
     def run(self, jobs: Iterable[JobT], work: Callable[[JobT], Any]) -> Iterator[Any]:
-        """Yield what became of each: `job`, and `result` or `error`."""
+        """Yield one outcome a job, with `job`, and `result` or `error`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tools:
-    """What all operations need."""
+    """Collaborators shared by all operations."""
 
     client: Client
     transfers: Transfers
     step: Step
-    """Called with the size of each chunk that is transferred."""
+    """Called with the size of each transferred chunk."""
     caches: Callable[[Path], Path | None]
-    """Where the cache of a folder is."""
+    """Returns the cache file of a directory."""
 
 
 @dataclass(frozen=True, slots=True)
 class SyncSummary:
-    """What was done to the folder."""
+    """Changes made to the directory."""
 
     commit_id: str
     fetched: int = 0
     removed: int = 0
     there_already: int = 0
-    """Files that were as wanted when an interrupted operation went on."""
+    """Files that an interrupted run of the same operation had already brought up to date."""
 
     def after(self, earlier: "SyncSummary") -> "SyncSummary":
-        """Return this and what was done before it as one."""
+        """Add the counts of an earlier part of the same operation."""
         return replace(
             self,
             fetched=earlier.fetched + self.fetched,
@@ -96,20 +94,20 @@ class SyncSummary:
 
 @dataclass(frozen=True, slots=True)
 class WorkingCopyCommit:
-    """What was committed."""
+    """Result of a commit."""
 
     commit_id: str
     sent: int
     removed: int
     there_already: int
-    """Changes that an interrupted commit had sent."""
+    """Changes that an interrupted commit had already uploaded."""
     not_pulled: tuple[str, ...]
-    """Files that were changed here while others changed them on the server."""
+    """Files that were changed both locally and on the server during the commit."""
 
 
 @dataclass(frozen=True, slots=True)
 class ChangedPath:
-    """A path that somebody changed."""
+    """A path that was changed, and the side that changed it."""
 
     side: str
     kind: str
@@ -118,11 +116,11 @@ class ChangedPath:
 
 @contextmanager
 def working_copy(root: Path, tools: Tools) -> Iterator["WorkingCopy"]:
-    """Open a working copy; nobody else works on it meanwhile.
+    """Open a working copy and lock it.
 
     Raises:
-        NotAWorkingCopy: It is none.
-        InUse: Another process works on it.
+        NotAWorkingCopy: The directory is no working copy.
+        InUse: Another process has locked it.
     """
     folder = WorkingFolder(root)
     hashes = Hashes(tools.caches(root))
@@ -136,10 +134,10 @@ def working_copy(root: Path, tools: Tools) -> Iterator["WorkingCopy"]:
 def make_place(
     root: Path, source: RemotePath, tools: Tools, *, force: bool = False
 ) -> WorkingCopyState:
-    """Make a folder a working copy, without changing a file in it.
+    """Link a directory to a repository path, without changing its files.
 
     Raises:
-        NotEmpty: It is one already.
+        NotEmpty: The directory already is a working copy.
     """
     at_head = Remote(tools.client, source, step=tools.step).resolve(source.ref)
     root.mkdir(parents=True, exist_ok=True)
@@ -156,12 +154,12 @@ def make_place(
 
 
 def clone(root: Path, source: RemotePath, tools: Tools) -> SyncSummary:
-    """Download what is below a path into a new or empty folder, or go on with that.
+    """Download a path into a new or empty directory, or resume an interrupted clone.
 
     Raises:
-        NotEmpty: Something is in the folder.
+        NotEmpty: The directory contains files.
         BadNames: Some objects cannot be files; nothing was written.
-        Unfinished: Some files could not be downloaded.
+        Unfinished: Some downloads failed.
     """
     at_head = Remote(tools.client, source, step=tools.step).resolve(source.ref)
     root.mkdir(parents=True, exist_ok=True)
@@ -186,7 +184,7 @@ def _is_clone_of(root: Path, source: RemotePath) -> bool:
 
 
 class WorkingCopy:
-    """One working copy, which this process alone works on."""
+    """One working copy, locked by this process."""
 
     def __init__(self, folder: WorkingFolder, hashes: Hashes, tools: Tools) -> None:
         self.place = read_place(folder.root)
@@ -194,13 +192,13 @@ class WorkingCopy:
         self._hashes = hashes
         self._transfers = tools.transfers
         if not self.place.active_operation:
-            folder.remove_own(_OPERATION_NOTE)  # of one that died when all was done
+            folder.remove_own(_OPERATION_NOTE)  # left by a process killed after its last change
         self._remote = Remote(tools.client, self.place.source, step=tools.step)
 
     # Looking
 
     def status(self, *, local_only: bool = False) -> Iterator[ChangedPath]:
-        """Iterate over what was changed here, and on the server, since the folder was made."""
+        """Iterate over the changes since the base commit, local and on the server."""
         at_head = self.place.at_head
         head = at_head if local_only else self._remote.resolve(self.place.source.ref)
         for row in self._rows("status", head):
@@ -208,25 +206,25 @@ class WorkingCopy:
                 yield ChangedPath(*found, row.path)
 
     def has_local_changes(self) -> bool:
-        """Whether anything was changed here."""
+        """Whether any file was changed locally."""
         return next(self.status(local_only=True), None) is not None
 
     # From the server
 
     def finish_clone(self) -> SyncSummary:
-        """Download what a clone has not downloaded yet."""
+        """Download the files that the clone has not fetched yet."""
         target = self._note(_OPERATION_NOTE).get("target", self.place.at_head)
         return self._sync("clone", target)
 
     def pull(self, *, force: bool = False) -> SyncSummary:
-        """Bring in what others committed; what was changed here stays.
+        """Apply the changes from the server and keep local changes.
 
         Args:
-            force: Throw away what was changed here.
+            force: Discard local changes.
 
         Raises:
             Conflicts: Files were changed on both sides; nothing was done.
-            Interrupted: Another operation has to be finished first.
+            Interrupted: Another operation has to be completed first.
         """
         finished = self._finish("pull", throw_away=force)
         target = self._remote.resolve(self.place.source.ref)
@@ -234,24 +232,23 @@ class WorkingCopy:
         return done if finished is None else done.after(finished)
 
     def checkout(self, ref: str | None = None) -> SyncSummary:
-        """Make the folder what a commit holds, and throw away what was changed here.
+        """Reset the directory to a commit and discard local changes.
 
         Args:
-            ref: Which commit; None: the one the folder was made from, or the one that an
-                interrupted checkout was on the way to.
+            ref: The commit; None means the target of an interrupted checkout, or the base commit.
         """
         noted = self._note(_OPERATION_NOTE) if self.place.active_operation else {}
         target = self._remote.resolve(ref) if ref else noted.get("target", self.place.at_head)
         return self._sync("checkout", target, throw_away=True)
 
     def _finish(self, operation: str, *, throw_away: bool = False) -> SyncSummary | None:
-        """Go on with an operation that was interrupted, if this one can.
+        """Resume an interrupted operation before `operation` begins.
 
         Returns:
-            What was done; None if nothing was left of it.
+            The changes made, or None if no operation had to be resumed.
 
         Raises:
-            Interrupted: It cannot.
+            Interrupted: The interrupted operation cannot be resumed by `operation`.
         """
         active = self.place.active_operation
         note = self._note(_OPERATION_NOTE)
@@ -267,7 +264,7 @@ class WorkingCopy:
         return None
 
     def _sync(self, operation: str, target: str, *, throw_away: bool = False) -> SyncSummary:
-        """Make the folder what a commit holds; see `judge`."""
+        """Bring the directory to a commit; see `judge`."""
         if operation != "clone" and not throw_away and self._is_as_good_as(target):
             self._end(target)
             return SyncSummary(target)
@@ -287,17 +284,17 @@ class WorkingCopy:
         return SyncSummary(target, fetched, removed, there_already if goes_on else 0)
 
     def _is_as_good_as(self, target: str) -> bool:
-        """Whether a commit holds what the folder was made from."""
+        """Whether a commit has the same objects as the base commit."""
         at_head = self.place.at_head
         return target == at_head or next(self._remote.diff(at_head, target), None) is None
 
     def _check(
         self, operation: str, target: str, *, throw_away: bool
     ) -> tuple[dict[SyncAction, int], int]:
-        """Count what there is to do, and the files that are as wanted, before anything is done.
+        """Count the pending changes and the up-to-date files before anything is changed.
 
         Raises:
-            Conflicts, BadNames: Not all of it can be done.
+            Conflicts, BadNames: The operation cannot be completed.
         """
         counts: dict[SyncAction, int] = {}
         there_already = 0
@@ -374,15 +371,15 @@ class WorkingCopy:
     # To the server
 
     def commit(self, message: str, metadata: Mapping[str, str]) -> WorkingCopyCommit | None:
-        """Commit what was changed here, and nothing else; bring in what others committed.
+        """Commit the local changes only, then apply the changes from the server.
 
         Returns:
-            None if nothing was changed here.
+            The result, or None if nothing was changed locally.
 
         Raises:
-            Conflicts: Files were changed on both sides, or are staged by others; nothing was done.
-            Interrupted: Another operation has to be finished first.
-            Unfinished: Some files could not be uploaded.
+            Conflicts: Files were also changed or staged on the server; nothing was done.
+            Interrupted: Another operation has to be completed first.
+            Unfinished: Some uploads failed.
         """
         self._finish("commit")
         head = self._remote.branch_head()
@@ -403,7 +400,7 @@ class WorkingCopy:
             self._end(head)
             self._forget_branch(branch)
             raise
-        # From here on, what differs from what was sent was changed since.
+        # A file that now differs from `sent_id` was changed after its upload.
         self._write(replace(self.place, at_head=sent_id))
         not_pulled: list[str] = []
         try:
@@ -416,7 +413,7 @@ class WorkingCopy:
         return WorkingCopyCommit(commit_id, sent, removed, there_already, tuple(not_pulled))
 
     def _local_changes(self, ref: str) -> Iterator[tuple[str, RemoteFile | None, LocalFile | None]]:
-        """Iterate over the paths where the folder differs from a ref."""
+        """Iterate over the paths where the directory differs from a ref."""
         items = ((item.path, item) for item in self._remote.list(ref))
         files = ((file.path, file) for file in self._folder.walk())
         for path, (item, file) in align(items, files):
@@ -424,12 +421,12 @@ class WorkingCopy:
                 yield path, item, file
 
     def _branch_from(self, head: str) -> str:
-        """Return a hidden branch that started at a head: a new one, or that of an earlier try."""
+        """Return a hidden branch created at `head`, reusing that of an interrupted commit."""
         note = self._note(_COMMIT_NOTE)
         if note.get("head") != head:
             self._forget_branch(note.get("branch"))
             note = {"branch": f"working-copy-{secrets.token_hex(8)}", "head": head}
-            # Before it is there: so it is never forgotten.
+            # Written before the branch is created, so that the branch is never orphaned.
             self._folder.write_own(_COMMIT_NOTE, _encoded(**note))
         self._remote.make_branch(note["branch"], head)
         return note["branch"]
@@ -440,7 +437,7 @@ class WorkingCopy:
         self._folder.remove_own(_COMMIT_NOTE)
 
     def _send_all(self, branch: str) -> tuple[int, int]:
-        """Make a branch what the folder is; return how many files were sent, and removed."""
+        """Bring a branch to the content of the directory; count uploads and removals."""
         gone: list[str] = []
 
         def to_send() -> Iterator[tuple[str, RemoteFile | None]]:
@@ -473,10 +470,10 @@ class WorkingCopy:
     def _transfer(
         self, jobs: Iterable[JobT], work: Callable[[JobT], tuple[LocalFile, str, str, int]]
     ) -> int:
-        """Transfer files, remember them, and return how many they were.
+        """Transfer files, cache their hashes, and return their number.
 
         Raises:
-            Unfinished: Some failed.
+            Unfinished: Some transfers failed.
         """
         count, failed = 0, []
         for outcome in self._transfers.run(jobs, work):
@@ -492,7 +489,7 @@ class WorkingCopy:
         return count
 
     def _is_same(self, file: LocalFile | None, item: RemoteFile | None) -> bool:
-        """Whether a file holds the bytes of an object; it is read only if that is not known."""
+        """Whether a file has the bytes of an object; read the file only if not cached."""
         if file is None or item is None:
             return file is None and item is None
         if file.size != item.size:
@@ -502,17 +499,17 @@ class WorkingCopy:
             known = self._read(file, known)
         if known.checksum == item.checksum:
             return True
-        # An object from several parts has no MD5: without a note of it, its bytes decide.
+        # The checksum of a multipart object is no MD5: compare the bytes unless cached.
         found = item.md5 or self._remote.fetch(item, lambda _: None)
         if found == known.md5:
             self._hashes.link(file, item.checksum)
         return found == known.md5
 
     def _read(self, file: LocalFile, known: Known | None) -> Known:
-        """Hash a file of which something was known that may not hold any more.
+        """Hash a file whose cached hash may be stale.
 
         Raises:
-            Changed: It is not as it was seen.
+            Changed: The file no longer matches `file`.
         """
         md5, now = hashlib.md5(usedforsecurity=False), time.time_ns()
         with self._folder.open(file.path) as opened:

@@ -1,16 +1,16 @@
-"""Why something was not done to a working copy.
+"""Errors of working copies.
 
 LakebedError
 └── WorkingCopyError
-    ├── NotAWorkingCopy     the folder is none, or its file cannot be read
-    ├── NotEmpty            a clone needs an empty folder
-    ├── InUse               another process works on the folder
-    ├── Interrupted         an earlier operation has to be finished first
+    ├── NotAWorkingCopy     the directory is no working copy, or its file cannot be read
+    ├── NotEmpty            a clone needs an empty directory
+    ├── InUse               another process has locked the directory
+    ├── Interrupted         an earlier operation has to be completed first
     ├── Conflicts           both sides changed the same files
-    ├── BadNames            keys that cannot be files in this folder
-    ├── NotAFile            something on the disk is neither file nor folder
-    ├── Changed             a file changed while it was worked on
-    └── Unfinished          some files could not be transferred
+    ├── BadNames            keys that cannot be files in this directory
+    ├── NotAFile            a path on disk is neither a file nor a directory
+    ├── Changed             a file changed during the operation
+    └── Unfinished          some transfers failed
 """
 
 from collections.abc import Sequence
@@ -28,25 +28,25 @@ class WorkingCopyError(LakebedError):
 
 
 class NotAWorkingCopy(WorkingCopyError):
-    """The folder is not a working copy, or its file cannot be read."""
+    """The directory is not a working copy, or its file cannot be read."""
 
     kind = "not_a_working_copy"
 
 
 class NotEmpty(WorkingCopyError):
-    """There is something in the folder already."""
+    """The directory contains files, or already is a working copy."""
 
     kind = "folder_not_empty"
 
 
 class InUse(WorkingCopyError):
-    """Another process works on the same folder."""
+    """Another process has locked the directory."""
 
     kind = "working_copy_in_use"
 
 
 class Interrupted(WorkingCopyError):
-    """An earlier operation was interrupted, and has to be finished first."""
+    """An earlier operation was interrupted and has to be completed first."""
 
     kind = "working_copy_interrupted"
 
@@ -64,7 +64,7 @@ class Conflicts(WorkingCopyError):
 
 
 class BadNames(WorkingCopyError):
-    """Keys that cannot be files in this folder; nothing was written."""
+    """Keys that cannot be files in this directory; nothing was written."""
 
     kind = "bad_names"
 
@@ -73,13 +73,13 @@ class BadNames(WorkingCopyError):
 
 
 class NotAFile(WorkingCopyError):
-    """Something on the disk is neither a file nor a folder, or is in the place of one."""
+    """A path on disk is neither a regular file nor a directory, or not of the expected kind."""
 
     kind = "not_a_file"
 
 
 class Changed(WorkingCopyError):
-    """A file was changed while it was worked on."""
+    """A file was changed during the operation."""
 
     kind = "file_changed"
 
@@ -88,7 +88,7 @@ class Changed(WorkingCopyError):
 
 
 class Unfinished(WorkingCopyError):
-    """Some files could not be transferred; the command can be run again, and goes on there."""
+    """Some transfers failed; the command can be run again to resume."""
 
     kind = "unfinished"
 

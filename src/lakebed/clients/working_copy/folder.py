@@ -1,8 +1,8 @@
-"""What is done on the disk: nothing outside of the folder, and no file that is half there.
+"""File system access of a working copy: confined to its directory, with atomic file writes.
 
-Every path is opened part by part from the folder itself, and links are not followed: wherever a
-link points to, nothing is read or written there. New files are written under `.lakebed/`, forced to
-the disk and renamed.
+Every path is opened component by component from the directory itself, without following symbolic
+links, so a link never leads a read or write elsewhere. New files are written under `.lakebed/`,
+synced to disk and renamed.
 """
 
 import errno
@@ -20,23 +20,23 @@ from lakebed.clients.working_copy.hashes import LocalFile
 from lakebed.clients.working_copy.place import PLACE_FILE
 
 OWN_FOLDER: Final = ".lakebed"
-"""Where files are that are not complete yet, and notes of operations under way."""
+"""Subdirectory for incomplete files and notes of active operations."""
 IGNORED_NAMES: Final = frozenset({PLACE_FILE, ".DS_Store"})
-"""Names that are not data, in any folder; lakectl leaves out the same."""
+"""Names ignored at any depth, as lakectl does."""
 
 _DRAFT_SUFFIX: Final = ".part"
 _FOLDER_FLAGS: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class WorkingFolder:
-    """The folder of a working copy. Threads may share it."""
+    """The directory of a working copy, locked by this process. Threads may share it."""
 
     def __init__(self, root: Path) -> None:
-        """Open a folder and keep others from working on it.
+        """Open and lock a directory.
 
         Raises:
-            InUse: Another process works on it.
-            OSError: It cannot be opened.
+            InUse: Another process has locked it.
+            OSError: The directory cannot be opened.
         """
         self.root = root
         self._fd = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -49,18 +49,18 @@ class WorkingFolder:
             pass  # a file system without locks
 
     def close(self) -> None:
-        """Let others work on the folder."""
+        """Unlock the directory."""
         try:
             self._discard_drafts()
         finally:
             os.close(self._fd)
 
     def is_empty(self) -> bool:
-        """Whether nothing is in it, but for what is ours."""
+        """Whether the directory has no entries besides `.lakebed`."""
         return not {entry.name for entry in self.root.iterdir()} - {OWN_FOLDER}
 
     def ignores_case(self) -> bool:
-        """Whether the file system takes names that differ in case for the same."""
+        """Whether the file system is case-insensitive."""
         self._make_own()
         try:
             os.stat(OWN_FOLDER.upper(), dir_fd=self._fd)
@@ -69,10 +69,10 @@ class WorkingFolder:
         return True
 
     def walk(self) -> Iterator[LocalFile]:
-        """All files, in the order of the bytes of their paths, as a server lists objects.
+        """Iterate over all files, sorted by the bytes of their paths like a server's listing.
 
         Raises:
-            NotAFile: Something is neither a file nor a folder, or its name is not text.
+            NotAFile: A path is neither a file nor a directory, or its name is not UTF-8.
         """
         return self._walk("")
 
@@ -92,10 +92,10 @@ class WorkingFolder:
                 yield file
 
     def look(self, path: str) -> LocalFile | None:
-        """Return what the disk says of a file; None if there is none.
+        """Return the status of a file, or None if it does not exist.
 
         Raises:
-            NotAFile: Something else is there, or in the place of its folder.
+            NotAFile: The path is not a file, or its parent not a directory.
         """
         try:
             with self._parent(path) as (fd, name):
@@ -105,11 +105,11 @@ class WorkingFolder:
         return _described(path, found)
 
     def open(self, path: str) -> BinaryIO:
-        """Open a file to read it.
+        """Open a file for reading.
 
         Raises:
-            NotAFile: It is a link, or something else.
-            OSError: It cannot be read.
+            NotAFile: The path is a symbolic link or otherwise not a file.
+            OSError: The file cannot be read.
         """
         with self._parent(path) as (fd, name):
             opened = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=fd)
@@ -122,7 +122,7 @@ class WorkingFolder:
         return file
 
     def described(self, file: BinaryIO, path: str) -> LocalFile:
-        """Return what the disk says of an open file."""
+        """Return the status of an open file."""
         return _described(path, os.fstat(file.fileno()))
 
     def put(
@@ -133,18 +133,18 @@ class WorkingFolder:
         seen: LocalFile | None,
         mtime: int,
     ) -> LocalFile:
-        """Write a file whole, in place of the one that was seen there.
+        """Write a file atomically, replacing the observed one.
 
         Args:
-            path: Where.
+            path: Its path in the directory.
             write: Writes the content.
-            seen: What was there when it was decided; None: nothing.
-            mtime: The time that it gets, in seconds.
+            seen: The file that the caller expects at `path`, or None.
+            mtime: Modification time to set, in seconds.
 
         Raises:
-            Changed: Something else is there by now.
-            NotAFile: A link or a folder is in its place, or in that of its folder.
-            OSError: It cannot be written.
+            Changed: The file at `path` is not `seen`.
+            NotAFile: The path is not a file, or its parent not a directory.
+            OSError: The file cannot be written.
         """
         with self._draft(write) as draft:
             os.utime(draft, (mtime, mtime), dir_fd=self._fd)
@@ -156,10 +156,10 @@ class WorkingFolder:
                 return _described(path, os.stat(name, dir_fd=fd, follow_symlinks=False))
 
     def remove(self, seen: LocalFile) -> None:
-        """Remove a file that was seen, and the folders that are empty then.
+        """Remove a file and the parent directories that become empty.
 
         Raises:
-            Changed: Something else is there by now.
+            Changed: The file is not `seen` any more.
         """
         with self._parent(seen.path) as (fd, name):
             if self.look(seen.path) != seen:
@@ -167,14 +167,14 @@ class WorkingFolder:
             os.unlink(name, dir_fd=fd)
             os.fsync(fd)
         parent = seen.path.rpartition("/")[0]
-        with suppress(OSError):  # it is not empty
+        with suppress(OSError):  # not empty
             while parent:
                 with self._parent(parent) as (fd, name):
                     os.rmdir(name, dir_fd=fd)
                 parent = parent.rpartition("/")[0]
 
     def write_own(self, name: str, content: bytes) -> None:
-        """Write a file of ours whole, in place of the one that is there."""
+        """Write a file of Lakebed atomically."""
 
         def write(file: BinaryIO) -> None:
             file.write(content)
@@ -185,22 +185,22 @@ class WorkingFolder:
             os.fsync(self._fd)
 
     def read_own(self, name: str) -> bytes | None:
-        """Return the content of a file of ours; None if there is none."""
+        """Return the content of a file of Lakebed, or None if it does not exist."""
         try:
             return (self.root / name).read_bytes()
         except FileNotFoundError:
             return None
 
     def remove_own(self, name: str) -> None:
-        """Remove a file of ours, if it is there."""
+        """Remove a file of Lakebed if it exists."""
         with suppress(FileNotFoundError):
             os.unlink(name, dir_fd=self._fd)
 
     def _discard_drafts(self) -> None:
-        """Remove the files that a process that died did not complete."""
-        with suppress(OSError, NotAFile):  # it is not there, or has notes in it
+        """Remove incomplete files of killed processes."""
+        with suppress(OSError, NotAFile):  # missing, or contains notes
             with self._opened(f"{OWN_FOLDER}/") as fd:
-                for name in os.listdir(fd):  # noqa: PTH208 (by an open folder, which is no link)
+                for name in os.listdir(fd):  # noqa: PTH208 (by descriptor, which is no link)
                     if name.endswith(_DRAFT_SUFFIX):
                         os.unlink(name, dir_fd=fd)
             os.rmdir(OWN_FOLDER, dir_fd=self._fd)
@@ -224,11 +224,11 @@ class WorkingFolder:
         with suppress(FileExistsError):
             os.mkdir(OWN_FOLDER, dir_fd=self._fd)
         with self._opened(f"{OWN_FOLDER}/"):
-            pass  # a link would lead out of the folder
+            pass  # fails for a symbolic link, which would lead out of the directory
 
     @contextmanager
     def _parent(self, path: str, *, make: bool = False) -> Iterator[tuple[int, str]]:
-        """Open the folder of a file; yield it, and the file's name in it."""
+        """Open the parent directory of a file; yield its descriptor and the file's name."""
         folder, _, name = path.rpartition("/")
         with self._opened(f"{folder}/" if folder else "", make=make) as fd:
             yield fd, name

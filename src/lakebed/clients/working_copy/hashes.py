@@ -1,10 +1,10 @@
-"""What is remembered of files: their hashes, and the objects that they are the same as.
+"""A cache of file hashes and of the matching objects' checksums.
 
-It is a cache: without it, files are read again. It lies in the user's own folder of caches and not
-in the working copy, where other tools would take it for data.
+Without the cache, files are read again. The cache lies in the user's cache directory: inside the
+working copy, other tools would take it for data.
 
-A file whose size, times and inode are as they were is not read again, unless it was written so
-shortly before it was read that a later edit could have left the same times.
+A file with unchanged size, times and inode is not read again, unless it was modified so shortly
+before it was read that a later edit could have the same time stamps.
 """
 
 import hashlib
@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Final
 
 _TICK_NS: Final = 2_000_000_000
-"""The coarsest time stamps that file systems have."""
+"""The coarsest resolution of file time stamps."""
 
 _SCHEMA: Final = """
 CREATE TABLE IF NOT EXISTS files (
@@ -28,7 +28,7 @@ CREATE TABLE IF NOT EXISTS files (
 
 @dataclass(frozen=True, slots=True)
 class LocalFile:
-    """A file as the disk describes it."""
+    """A file and its status on disk."""
 
     path: str
     """Relative to the working copy, with `/` between the parts."""
@@ -40,24 +40,24 @@ class LocalFile:
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What is known of a file."""
+    """Cached hashes of a file."""
 
     md5: str
     checksum: str
-    """Of the object that held the same bytes; that of one from several parts is no MD5."""
+    """Checksum of the object with the same bytes; for a multipart object, not an MD5."""
     is_current: bool
-    """Whether the file cannot have changed since."""
+    """Whether the file cannot have changed since it was hashed."""
 
 
 class Hashes:
-    """The cache of one working copy. Used by one thread."""
+    """The hash cache of one working copy. For one thread."""
 
     def __init__(self, file: Path | None) -> None:
-        """Open a cache; None, or a file that cannot be one: it lasts as long as the process."""
+        """Open a cache; in memory if `file` is None or not usable."""
         self._database = _opened(file)
 
     def find(self, file: LocalFile) -> Known | None:
-        """Return what is known of a file."""
+        """Return the cached hashes of a file, if any."""
         found = self._execute(
             "SELECT size, mtime_ns, ctime_ns, inode, md5, checksum, is_settled"
             " FROM files WHERE path = ?",
@@ -70,7 +70,7 @@ class Hashes:
         return Known(row[4], row[5], is_current=bool(row[6]) and row[:4] == stamps)
 
     def note(self, file: LocalFile, md5: str, checksum: str, *, read_ns: int) -> None:
-        """Remember a file that was read at a time, and the object that it is the same as."""
+        """Cache the hash of a file read at `read_ns`, and the checksum of its object."""
         is_settled = file.mtime_ns < read_ns - _TICK_NS
         self._execute(
             "INSERT OR REPLACE INTO files VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
@@ -79,25 +79,25 @@ class Hashes:
         )
 
     def link(self, file: LocalFile, checksum: str) -> None:
-        """Remember that a file whose hash is known is the same as an object."""
+        """Cache the checksum of the object that a hashed file is equal to."""
         self._execute("UPDATE files SET checksum = ? WHERE path = ?", checksum, file.path)
 
     def _execute(self, statement: str, *values: object) -> list[tuple[Any, ...]]:
-        """Return the rows of a statement; none if the disk is full, for example."""
+        """Return the rows of a statement, or none if it fails, for example on a full disk."""
         try:
             return self._database.execute(statement, values).fetchall()
         except sqlite3.Error:
             return []
 
     def close(self) -> None:
-        """Keep what was noted."""
-        with suppress(sqlite3.Error):  # it is a cache
+        """Commit and close the cache."""
+        with suppress(sqlite3.Error):  # only a cache
             self._database.commit()
         self._database.close()
 
 
 def cache_file(root: Path, environ: Mapping[str, str]) -> Path | None:
-    """Return where the cache of a working copy is; None if the user has no such folder."""
+    """Return the cache file of a working copy, or None without a cache directory."""
     if caches := environ.get("XDG_CACHE_HOME"):
         folder = Path(caches)
     elif home := environ.get("HOME"):
@@ -117,7 +117,7 @@ def _opened(file: Path | None) -> sqlite3.Connection:
             database.execute(_SCHEMA)
             database.execute("SELECT * FROM files LIMIT 1").fetchone()
         except (sqlite3.Error, OSError):
-            # Damaged, or of another version: it is made anew.
+            # Damaged, or of another version: recreate.
             with suppress(OSError):
                 file.unlink()
         else:

@@ -1,4 +1,4 @@
-"""What a folder is a copy of: the file `.lakefs_ref.yaml`, as lakectl reads and writes it."""
+"""The file `.lakefs_ref.yaml`, which links a directory to a path; compatible with lakectl."""
 
 import os
 from collections.abc import Iterator
@@ -21,17 +21,17 @@ class RemotePath:
     repository: str
     ref: str
     prefix: str
-    """Empty, or with a `/` at its end."""
+    """Empty, or ends with `/`."""
 
     def __str__(self) -> str:
         return f"{_SCHEME}{self.repository}/{self.ref}/{self.prefix}"
 
 
 def parse_source(text: str) -> RemotePath:
-    """Read `lakefs://<repository>/<ref>/<path>`; the path is taken as a folder.
+    """Parse `lakefs://<repository>/<ref>/<path>`; the path is taken as a directory.
 
     Raises:
-        NotAWorkingCopy: The text is something else.
+        NotAWorkingCopy: The text is no such URI.
     """
     parts = text.removeprefix(_SCHEME).split("/", 2)
     if not text.startswith(_SCHEME) or len(parts) == 1 or not all(parts[:2]):
@@ -48,18 +48,18 @@ class WorkingCopyState:
 
     source: RemotePath
     at_head: str
-    """The commit that the folder was made from: what differs from it was changed here."""
+    """The base commit: local changes are differences from this commit."""
     active_operation: str = ""
-    """An operation that has begun, and not ended."""
+    """The operation in progress, or empty."""
     others: dict[str, Any] = field(default_factory=dict)
-    """Fields of other tools, kept as they are."""
+    """Unknown fields, preserved."""
 
     def during(self, operation: str) -> "WorkingCopyState":
-        """Return the same, with an operation under way."""
+        """Return a copy with an active operation."""
         return replace(self, active_operation=operation)
 
     def encoded(self) -> bytes:
-        """Return the text of the file."""
+        """Encode as YAML."""
         content = {
             "src": str(self.source),
             "at_head": self.at_head,
@@ -70,10 +70,10 @@ class WorkingCopyState:
 
 
 def read_place(folder: Path) -> WorkingCopyState:
-    """Read the file in a folder.
+    """Read the file of a directory.
 
     Raises:
-        NotAWorkingCopy: There is none, or it is not one of a working copy.
+        NotAWorkingCopy: The file is missing or invalid.
     """
     file = folder / PLACE_FILE
     try:
@@ -92,10 +92,10 @@ def read_place(folder: Path) -> WorkingCopyState:
 
 
 def find_root(start: Path) -> Path:
-    """Return the working copy that a folder is, or is in.
+    """Return the working copy that contains a directory.
 
     Raises:
-        NotAWorkingCopy: It is in none.
+        NotAWorkingCopy: Neither the directory nor a parent is a working copy.
     """
     start = start.resolve()
     for folder in (start, *start.parents):
@@ -107,7 +107,7 @@ def find_root(start: Path) -> Path:
 
 
 def find_below(start: Path) -> Iterator[Path]:
-    """Iterate over the working copies in a folder, not into hidden folders or working copies."""
+    """Yield the working copies below a directory; skip hidden and nested ones."""
     for parent, folders, files in os.walk(start):
         if PLACE_FILE in files:
             folders.clear()

@@ -1,4 +1,4 @@
-"""What is asked of the server."""
+"""Requests of working copies to the server."""
 
 import hashlib
 import mimetypes
@@ -31,12 +31,12 @@ from lakebed.wire.refs import (
 )
 
 Step = Callable[[int], None]
-"""Called with the size of each chunk; it may raise to end a transfer."""
+"""Called with the size of each chunk; may raise to end a transfer."""
 
 _CLIENT_MTIME: Final = "::lakefs::client-mtime"
 _CLIENT_MTIME_HEADER: Final = "X-Lakefs-Internal-Client-Mtime"
-"""Where lakectl keeps the time of a file, in seconds; it takes a file of another time for
-changed."""
+"""Where lakectl stores a file's modification time in seconds. To lakectl, a file with another
+time is changed."""
 
 _CHUNK_BYTES: Final = 1 << 20
 _REMOVED_AT_ONCE: Final = 1000
@@ -49,25 +49,25 @@ _FAILED_CONDITION: Final = 412
 
 @dataclass(frozen=True, slots=True)
 class RemoteFile:
-    """An object below the path of a working copy."""
+    """An object below the remote path of a working copy."""
 
     path: str
     """Relative to the working copy."""
     checksum: str
     size: int
     mtime: int
-    """In seconds: when the file was changed that it was uploaded from, if that is known."""
+    """Modification time of the uploaded file in seconds, if known; else of the object."""
     ref: str
-    """Where it was found."""
+    """The ref that was listed."""
 
     @property
     def md5(self) -> str | None:
-        """The hash of its bytes; None if its checksum is not that, as after a multipart upload."""
+        """The MD5 of its bytes, or None if unknown, as after a multipart upload."""
         is_md5 = len(self.checksum) == _MD5_DIGITS and self.checksum.isalnum()
         return self.checksum if is_md5 else None
 
     def is_same(self, other: "RemoteFile | None") -> bool:
-        """Whether both hold the same bytes, as far as the server says."""
+        """Whether both have the same checksum and size."""
         return other is not None and (self.checksum, self.size) == (other.checksum, other.size)
 
 
@@ -81,15 +81,15 @@ class Remote:
         self._lake = source.repository
 
     def resolve(self, ref: str) -> str:
-        """Return the id of the commit that a ref names."""
+        """Return the commit id of a ref."""
         return self._client.commits.get(self._lake, ref).id
 
     def branch_head(self) -> str:
-        """Return the head of the branch that can be committed to.
+        """Return the head of the source branch, checking that commits to it are allowed.
 
         Raises:
             WorkingCopyError: The source is not a branch.
-            Refused: One may not write to the branch: it is protected, for example.
+            Refused: Writes to the branch are denied, for example by protection.
         """
         try:
             found = self._client.branches.get(self._lake, self.source.ref)
@@ -99,20 +99,20 @@ class Remote:
             raise WorkingCopyError(
                 f"{self.source.ref} is not a branch, and only to branches can be committed"
             ) from None
-        # What may not be written directly is not written by a detour either.
+        # A merge must not bypass a write protection.
         query = PathQuery(path=f"{self.source.prefix}any")
         self._client.objects.may_upload(self._lake, self.source.ref, query)
         return found.commit_id
 
     def list(self, ref: str) -> Iterator[RemoteFile]:
-        """Iterate over all objects at a ref, in the order of their paths."""
+        """Iterate over the objects at a ref, sorted by path."""
         query = ListQuery(prefix=self.source.prefix)
         for found in list_items(self._client.objects.list, self._lake, ref, query):
             if (item := self._item(found, found, ref)) is not None:
                 yield item
 
     def diff(self, left: str, right: str) -> Iterator[tuple[str, RemoteFile | None]]:
-        """Iterate over what is different on the right: path, and what is there, if anything."""
+        """Yield the paths that differ, each with its object in `right`, or None if deleted."""
         query = DiffRefsQuery(prefix=self.source.prefix, type="two_dot", include_right_stats=True)
         for found in list_items(self._client.refs.diff, self._lake, left, right, query):
             path = found.path.removeprefix(self.source.prefix)
@@ -131,10 +131,10 @@ class Remote:
         return RemoteFile(path, stats.checksum, found.size_bytes or 0, mtime, ref)
 
     def fetch(self, item: RemoteFile, write: Callable[[bytes], object]) -> str:
-        """Read an object, and return the hash of its bytes.
+        """Read an object and return the MD5 of its bytes.
 
         Raises:
-            WorkingCopyError: They are not what the server said they were.
+            WorkingCopyError: Size or MD5 do not match.
         """
         md5, size = hashlib.md5(usedforsecurity=False), 0
         query = ReadQuery(path=self.source.prefix + item.path)
@@ -162,14 +162,14 @@ class Remote:
         mtime: int,
         instead: RemoteFile | None,
     ) -> tuple[str, str]:
-        """Upload a file, in place of what was found on the branch, and of nothing else.
+        """Upload a file, only if the branch still has `instead` at its path.
 
         Returns:
-            The hash of its bytes, and the checksum of the object.
+            The MD5 of the bytes, and the checksum of the object.
 
         Raises:
-            Conflicts: Something else is there by now.
-            Changed: The file became shorter meanwhile.
+            Conflicts: The branch has another object at this path.
+            Changed: The file was truncated during the upload.
         """
         md5 = hashlib.md5(usedforsecurity=False)
 
@@ -208,10 +208,10 @@ class Remote:
         return md5.hexdigest(), checksum
 
     def remove(self, branch: str, paths: Sequence[str]) -> None:
-        """Remove objects from a branch.
+        """Delete objects on a branch.
 
         Raises:
-            WorkingCopyError: One could not be removed.
+            WorkingCopyError: A deletion failed.
         """
         for start in range(0, len(paths), _REMOVED_AT_ONCE):
             batch = [self.source.prefix + path for path in paths[start : start + _REMOVED_AT_ONCE]]
@@ -220,30 +220,30 @@ class Remote:
                 raise WorkingCopyError(f"not removed: {error.path}: {error.message}")
 
     def make_branch(self, name: str, source: str) -> None:
-        """Make a hidden branch, unless it is there."""
+        """Create a hidden branch if it does not exist."""
         body = BranchCreation(name=name, source=source, hidden=True)
         with _tolerating(_EXISTS):
             self._client.branches.create(self._lake, body)
 
     def drop_branch(self, name: str) -> None:
-        """Delete a branch, if it is there."""
+        """Delete a branch if it exists."""
         with _tolerating(_NOT_FOUND):
             self._client.branches.delete(self._lake, name)
 
     def commit(self, branch: str, message: str, metadata: Mapping[str, str]) -> str:
-        """Commit what is on a branch, unless nothing is; return its head."""
+        """Commit the staged changes of a branch, if any; return its head."""
         body = CommitCreation(message=message, metadata=dict(metadata))
         with _tolerating("no_changes"):
             self._client.commits.create(self._lake, branch, body)
         return self._client.branches.get(self._lake, branch).commit_id
 
     def merge(self, branch: str, message: str, metadata: Mapping[str, str]) -> str:
-        """Merge a branch into that of the source, as one commit; return its id.
+        """Squash-merge a branch into the source branch; return the commit id.
 
-        What others have staged there is left alone.
+        Uncommitted changes on the source branch are kept.
 
         Raises:
-            Conflicts: Others have changed, or staged, the same objects.
+            Conflicts: The source branch has committed or staged changes of the same objects.
         """
         body = Merge(message=message, metadata=dict(metadata), squash_merge=True, keep_staged=True)
         merge = self._client.refs.merge
@@ -261,7 +261,7 @@ class Remote:
 
 @contextmanager
 def _tolerating(reason: int | str) -> Iterator[None]:
-    """Send a request that may be refused with a status, or for a reason of a known kind."""
+    """Ignore a refusal with this status or error kind."""
     try:
         yield
     except Refused as error:
@@ -270,6 +270,6 @@ def _tolerating(reason: int | str) -> Iterator[None]:
 
 
 def _is_data(path: str, size: object) -> bool:
-    """Whether a key is more than a mark that there is a folder, or that a Mac was there."""
+    """Whether a key is neither a directory marker nor a macOS metadata file."""
     is_mark = (not path or path.endswith("/")) and not size
     return not is_mark and path.rpartition("/")[2] != ".DS_Store"

@@ -1,1 +1,1 @@
-"""One module for each command, or for each group of commands."""
+"""One module for each command or group of commands."""

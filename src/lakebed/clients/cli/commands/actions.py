@@ -1,4 +1,4 @@
-"""`lakebed actions`: files that ask for hooks, and the runs of hooks."""
+"""`lakebed actions`: action files and the runs of hooks."""
 
 import time
 from dataclasses import dataclass
@@ -37,7 +37,7 @@ def validate(
         Path, typer.Argument(metavar="PATH", help="An action file, or a folder of them.")
     ],
 ) -> None:
-    """Check action files before they are uploaded; no server is asked.
+    """Validate action files before the upload, without a server.
 
     lakebed actions validate _lakefs_actions/
     """
@@ -56,7 +56,7 @@ def validate(
 
 
 def _files(path: Path) -> list[Path]:
-    """Return the file, or those right in a folder: the server looks no deeper either."""
+    """Return the file, or the files directly in a directory: the server ignores deeper ones."""
     try:
         files = (
             sorted(each for each in path.iterdir() if each.is_file()) if path.is_dir() else [path]
@@ -70,7 +70,7 @@ def _files(path: Path) -> list[Path]:
 
 @dataclass(frozen=True, slots=True)
 class _Finding:
-    """What is in an action file: the name of the action, or why it cannot be used."""
+    """Result for an action file: the name of the action, or the problem."""
 
     file: str
     action: str | None = None
@@ -109,9 +109,9 @@ def run_actions(
         str, typer.Option(metavar="EVENT", help="Whose hooks to run: pre-commit, post-merge, …")
     ] = "pre-commit",
 ) -> None:
-    """Run the hooks that an event on a ref would run, and show what they print.
+    """Run the hooks for a simulated event on a ref, and show their output.
 
-    Nothing else happens: nothing is committed or merged, and nothing is refused.
+    Only the hooks run: no commit or merge happens, and failures refuse nothing.
 
     lakebed actions run lakefs://my-repo/main --event pre-commit
     """
@@ -130,14 +130,14 @@ def run_actions(
 
 
 def _watch(session: Session, repository: str, trial: TrialBegun) -> ActionRun:
-    """Show what hooks print while they run, until the run has ended; return the run."""
+    """Print the output of hooks until the run has ended; return the run."""
     shown = {hook.hook_run_id: 0 for hook in trial.hooks}
     while True:
         run = _find_run(session, repository, trial.run_id)
         for hook in [] if session.output.as_json else trial.hooks:
             place = hook.hook_run_id
             output = _find_output(session, repository, trial.run_id, place)
-            # Of a hook that runs, whole lines.
+            # Only whole lines of a running hook.
             end = len(output) if run is not None else output.rfind("\n") + 1
             for line in output[shown[place] : end].splitlines():
                 print(printable(f"{hook.action}/{hook.hook_id}: {line}"), flush=True)
@@ -148,7 +148,7 @@ def _watch(session: Session, repository: str, trial: TrialBegun) -> ActionRun:
 
 
 def _find_run(session: Session, repository: str, run_id: str) -> ActionRun | None:
-    """Return a run; None: it has not ended."""
+    """Return a run, or None if it has not ended."""
     try:
         return session.client.actions.run(repository, run_id)
     except Refused as error:
@@ -163,7 +163,7 @@ def _find_output(session: Session, repository: str, run_id: str, hook_run_id: st
     except Refused as error:
         if error.status != HTTPStatus.NOT_FOUND:
             raise
-        return ""  # it has not begun
+        return ""  # not started
 
 
 @client_command(app, "settings")
@@ -179,7 +179,7 @@ def settings(
         ),
     ] = None,
 ) -> None:
-    """Show or set which hooks judge changes.
+    """Show or set which hooks run for changes.
 
     lakebed actions settings lakefs://my-repo --strict
     """
@@ -205,7 +205,7 @@ def list_runs(
     ] = None,
     page: PageOptions,
 ) -> None:
-    """List the runs of hooks that have ended, newest first."""
+    """List the completed runs of hooks, newest first."""
     if branch and commit:
         raise Misuse("--branch and --commit cannot be combined")
     query = page.of(RunsQuery(branch=branch or "", commit=commit or ""))
@@ -228,7 +228,7 @@ def describe_run(
     repository: RepositoryArgument,
     run_id: Annotated[str, typer.Argument(metavar="RUN", help="The id of a run.")],
 ) -> None:
-    """Show a run of hooks, and what each hook printed."""
+    """Show a run of hooks, with their output."""
     if session.output.as_json:
         session.output.record(_described(session, repository.repository, run_id))
     else:
@@ -236,13 +236,13 @@ def describe_run(
 
 
 class _ShownHook(HookRun, kw_only=True):
-    """A hook of a run, and what it printed."""
+    """A hook run with its output."""
 
     output: str
 
 
 class _ShownRun(ActionRun, kw_only=True):
-    """A run, and its hooks."""
+    """A run with its hooks."""
 
     hooks: list[_ShownHook]
 

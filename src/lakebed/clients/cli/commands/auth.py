@@ -76,7 +76,7 @@ def list_users(session: Session, *, page: PageOptions) -> None:
 
 @client_command(users, "create")
 def create_user(session: Session, *, user: UserOption) -> None:
-    """Create a user, who has no access key yet.
+    """Create a user, without access keys.
 
     lakebed auth users create --id ada
     """
@@ -86,7 +86,7 @@ def create_user(session: Session, *, user: UserOption) -> None:
 
 @client_command(users, "delete")
 def delete_user(session: Session, *, user: UserOption, yes: YesOption = False) -> None:
-    """Delete a user, with all access keys."""
+    """Delete a user and the user's access keys."""
     session.confirm(f"Delete the user {user}?", yes=yes)
     session.client.auth.delete_user(user)
     session.output.done(f"Deleted the user {user}")
@@ -94,7 +94,7 @@ def delete_user(session: Session, *, user: UserOption, yes: YesOption = False) -
 
 @client_command(users_credentials, "list")
 def list_credentials(session: Session, *, user: OwnerOption = None, page: PageOptions) -> None:
-    """List the access keys of a user; their secrets are shown only once, when they are made."""
+    """List the access keys of a user, without their secrets."""
     session.output.table(
         list_some(
             page.amount,
@@ -111,7 +111,7 @@ def list_credentials(session: Session, *, user: OwnerOption = None, page: PageOp
 
 @client_command(users_credentials, "create")
 def create_credentials(session: Session, *, user: OwnerOption = None) -> None:
-    """Make an access key for a user. Its secret is shown now and never again."""
+    """Create an access key for a user. The secret is shown only once."""
     session.output.record(session.client.auth.create_credentials(_or_me(session, user)))
 
 
@@ -135,7 +135,7 @@ def _or_me(session: Session, user: str | None) -> str:
 
 @client_command(users_groups, "list")
 def list_groups_of_user(session: Session, *, user: UserOption, page: PageOptions) -> None:
-    """List the groups that a user is in."""
+    """List the groups of a user."""
     session.output.table(
         list_some(page.amount, session.client.auth.list_user_groups, user, page.of(PageQuery())),
         _COLUMNS,
@@ -161,7 +161,7 @@ def list_policies_of_user(
 
 @client_command(users_policies, "attach")
 def attach_to_user(session: Session, *, user: UserOption, policy: PolicyOption) -> None:
-    """Give a user a policy.
+    """Attach a policy to a user.
 
     lakebed auth users policies attach --id ada --policy FSReadAll
     """
@@ -171,7 +171,7 @@ def attach_to_user(session: Session, *, user: UserOption, policy: PolicyOption) 
 
 @client_command(users_policies, "detach")
 def detach_from_user(session: Session, *, user: UserOption, policy: PolicyOption) -> None:
-    """Take a policy away from a user."""
+    """Detach a policy from a user."""
     session.client.auth.detach_from_user(user, policy)
     session.output.done(f"Detached {policy} from the user {user}")
 
@@ -204,7 +204,7 @@ def create_group(
 
 @client_command(groups, "delete")
 def delete_group(session: Session, *, group: GroupOption, yes: YesOption = False) -> None:
-    """Delete a group; its members stay."""
+    """Delete a group; its members are kept."""
     session.confirm(f"Delete the group {group}?", yes=yes)
     session.client.auth.delete_group(group)
     session.output.done(f"Deleted the group {group}")
@@ -221,7 +221,7 @@ def list_members(session: Session, *, group: GroupOption, page: PageOptions) -> 
 
 @client_command(groups_members, "add")
 def add_member(session: Session, *, group: GroupOption, user: MemberOption) -> None:
-    """Put a user into a group.
+    """Add a user to a group.
 
     lakebed auth groups members add --id analysts --user ada
     """
@@ -231,7 +231,7 @@ def add_member(session: Session, *, group: GroupOption, user: MemberOption) -> N
 
 @client_command(groups_members, "remove")
 def remove_member(session: Session, *, group: GroupOption, user: MemberOption) -> None:
-    """Take a user out of a group."""
+    """Remove a user from a group."""
     session.client.auth.remove_member(group, user)
     session.output.done(f"Removed {user} from the group {group}")
 
@@ -249,21 +249,21 @@ def list_policies_of_group(session: Session, *, group: GroupOption, page: PageOp
 
 @client_command(groups_policies, "attach")
 def attach_to_group(session: Session, *, group: GroupOption, policy: PolicyOption) -> None:
-    """Give a group a policy."""
+    """Attach a policy to a group."""
     session.client.auth.attach_to_group(group, policy)
     session.output.done(f"Attached {policy} to the group {group}")
 
 
 @client_command(groups_policies, "detach")
 def detach_from_group(session: Session, *, group: GroupOption, policy: PolicyOption) -> None:
-    """Take a policy away from a group."""
+    """Detach a policy from a group."""
     session.client.auth.detach_from_group(group, policy)
     session.output.done(f"Detached {policy} from the group {group}")
 
 
 @client_command(groups_acl, "get")
 def get_acl(session: Session, *, group: GroupOption) -> None:
-    """Show the word that stands for the policies of a group."""
+    """Show the permission keyword of a group."""
     session.output.record(session.client.auth.get_acl(group))
 
 
@@ -276,7 +276,7 @@ def set_acl(
         Literal["Read", "Write", "Super", "Admin"], typer.Option(help="What it may do.")
     ],
 ) -> None:
-    """Let a group do what a word says, in all repositories.
+    """Set the permission keyword of a group, for all repositories.
 
     lakebed auth groups acl set --id analysts --permission Read
     """
@@ -297,7 +297,7 @@ def list_policies(session: Session, *, page: PageOptions) -> None:
 
 @client_command(policies, "show")
 def show_policy(session: Session, *, policy: PolicyIdOption) -> None:
-    """Show what a policy allows and denies."""
+    """Show the statements of a policy."""
     found = session.client.auth.get_policy(policy)
     if session.output.as_json:
         session.output.record(found)
@@ -326,7 +326,7 @@ def create_policy(
 
     lakebed auth policies create --id readers --statement-document readers.json
 
-    The file holds {"statement": [{"effect": "allow", "action": ["fs:Read*"], "resource": "*"}]}.
+    The file contains {"statement": [{"effect": "allow", "action": ["fs:Read*"], "resource": "*"}]}.
     """
     body = Policy(id=policy, statement=_read_statements(document))
     made = session.client.auth.create_policy(body)
@@ -334,17 +334,17 @@ def create_policy(
 
 
 class _Document(Struct):
-    """A policy, of which only the statements count."""
+    """A policy, reduced to its statements."""
 
     statement: list[Statement]
 
 
 def _read_statements(document: Path) -> list[Statement]:
-    """Return the statements of a document: a list of them, or a policy that holds one.
+    """Return the statements of a document: a list, or a policy with a list.
 
     Raises:
         CommandError: The document is not a policy.
-        OSError: It cannot be read.
+        OSError: The document is unreadable.
     """
     expected = 'a policy, {"statement": [...]} or a list of statements'
     kind = cast("type[list[Statement] | _Document]", list[Statement] | _Document)

@@ -1,6 +1,6 @@
-"""`lakebed auth users aws-iam`: roles of AWS that stand for a user.
+"""`lakebed auth users aws-iam`: AWS roles that log in as a user.
 
-lakeFS has them. A Lakebed server answers 501, and says so; another server does what it does.
+A lakeFS feature. A Lakebed server responds with 501 and an explanation.
 """
 
 from typing import Annotated
@@ -24,21 +24,21 @@ PrincipalOption = Annotated[
 
 @client_command(app, "attach")
 def attach(session: Session, *, user: UserOption, principal: PrincipalOption) -> None:
-    """Let a role stand for a user."""
+    """Let a role log in as a user."""
     session.client.principals.attach(user, PrincipalQuery(principal=principal))
     session.output.done(f"Attached {principal} to the user {user}")
 
 
 @client_command(app, "detach")
 def detach(session: Session, *, user: UserOption, principal: PrincipalOption) -> None:
-    """Take a role away from a user."""
+    """Detach a role from a user."""
     session.client.principals.detach(user, PrincipalQuery(principal=principal))
     session.output.done(f"Detached {principal} from the user {user}")
 
 
 @client_command(app, "list")
 def list_principals(session: Session, *, user: UserOption, page: PageOptions) -> None:
-    """List the roles that stand for a user."""
+    """List the roles that log in as a user."""
     session.output.table(
         list_some(page.amount, session.client.principals.list, user, page.of(PageQuery())),
         [("Principal", lambda item: Whole(item.id)), ("User", lambda item: item.user_id)],
@@ -47,5 +47,5 @@ def list_principals(session: Session, *, user: UserOption, page: PageOptions) ->
 
 @client_command(app, "lookup")
 def lookup(session: Session, *, principal: PrincipalOption) -> None:
-    """Show the user that a role stands for."""
+    """Show the user that a role logs in as."""
     session.output.record(session.client.principals.get(PrincipalQuery(principal=principal)))

@@ -1,7 +1,7 @@
-"""`lakebed bisect`: find the commit that broke something, by halving what is left.
+"""`lakebed bisect`: find the commit that introduced a problem, by binary search.
 
-What is left is kept in a file in the home folder, so that each step is a command of its own. Only
-first parents are followed: there, all commits before the one that broke it are good.
+The state is a file in the home directory, so each step is a separate command. Only first parents
+are followed: all commits before the bad one are good.
 """
 
 import os
@@ -28,19 +28,19 @@ _FILE: Final = ".lakebed.bisect.json"
 
 
 class _Search(msgspec.Struct, kw_only=True):
-    """What is left of a search: the newest commit first."""
+    """State of a search: the remaining commits, newest first."""
 
     repository: str
     commits: list[Commit]
 
 
 _CANNOT_RUN: Final = frozenset({126, 127})
-"""What shells answer if a program is not there, or is none."""
+"""Exit codes of shells for a missing or not executable program."""
 
 
 @client_command(app, "start")
 def start(session: Session, bad: RefArgument, good: RefArgument) -> None:
-    """Begin with a commit that is bad, and an older one that was good.
+    """Start with a bad commit, and an older good commit.
 
     lakebed bisect start lakefs://my-repo/main lakefs://my-repo/v1
     """
@@ -57,19 +57,19 @@ def start(session: Session, bad: RefArgument, good: RefArgument) -> None:
 
 @app.command()
 def good() -> None:
-    """Say that the commit in question is good."""
+    """Mark the current commit as good."""
     _say(_halve(_load(), is_good=True))
 
 
 @app.command()
 def bad() -> None:
-    """Say that the commit in question is bad."""
+    """Mark the current commit as bad."""
     _say(_halve(_load(), is_good=False))
 
 
 @app.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
 def run(*, command: Annotated[list[str], typer.Argument(metavar="COMMAND...")]) -> None:
-    """Let a program decide: exit code 0 means good. It finds the commit in BISECT_ID.
+    """Run a program on each commit: exit code 0 means good. BISECT_ID is the commit's id.
 
     lakebed bisect run ./check.sh
     """
@@ -84,7 +84,7 @@ def run(*, command: Annotated[list[str], typer.Argument(metavar="COMMAND...")]) 
 
 @app.command()
 def view() -> None:
-    """Show the commits that are left."""
+    """List the remaining commits."""
     for commit in _load().commits:
         if os.isatty(1):
             typer.echo(commit_text(commit))
@@ -95,13 +95,13 @@ def view() -> None:
 
 @app.command()
 def log() -> None:
-    """Show how far it has come."""
+    """Show the progress."""
     _say(_load())
 
 
 @app.command()
 def reset() -> None:
-    """Forget what was found out."""
+    """Discard the search."""
     _load()
     _file().unlink()
     typer.echo("Forgot the search")
@@ -131,7 +131,7 @@ def _current(state: _Search) -> Commit:
 
 
 def _halve(state: _Search, *, is_good: bool) -> _Search:
-    """Note what the commit in question is; return what is left: the newest first."""
+    """Record the verdict on the current commit; return the new state."""
     commits = state.commits
     half = len(commits) // 2
     if half:
@@ -157,10 +157,10 @@ def _line(commit: Commit) -> str:
 
 
 def _runs_well(command: list[str], commit: Commit) -> bool:
-    """Run a program on a commit; return whether it says that the commit is good.
+    """Run a program on a commit; return whether the commit is good.
 
     Raises:
-        CommandError: It cannot be run, which says nothing about the commit.
+        CommandError: The program failed to run, so the commit is neither good nor bad.
     """
     facts = {
         "BISECT_ID": commit.id,

@@ -1,4 +1,4 @@
-"""`lakebed branch` and `lakebed branch-protect`: branches, and the rules that protect them."""
+"""`lakebed branch` and `lakebed branch-protect`: branches and protection rules."""
 
 from collections.abc import Callable, Collection
 from typing import Annotated, Final
@@ -51,7 +51,7 @@ def create(
     lakebed branch create lakefs://my-repo/dev --source lakefs://my-repo/main
     """
     repository = same_repository(branch, source)
-    # The answer is the bare id of a commit, not JSON.
+    # The response is a bare commit id, not JSON.
     answer = session.client.branches.create(
         repository,
         BranchCreation(name=branch.ref, source=source.ref),
@@ -84,7 +84,7 @@ def show_branches(session: Session, repository: RepositoryUri, page: PageOptions
 
 @client_command(app, "show")
 def show(session: Session, branch: BranchArgument) -> None:
-    """Show the commit that a branch points to."""
+    """Show the head commit of a branch."""
     session.output.record(session.client.branches.get(branch.repository, branch.ref))
 
 
@@ -99,7 +99,7 @@ def reset(
     ] = None,
     yes: YesOption = False,
 ) -> None:
-    """Throw away the uncommitted changes of a branch."""
+    """Discard the uncommitted changes of a branch."""
     if prefix is not None and object_path is not None:
         raise Misuse("--prefix and --object exclude each other")
     if object_path is not None:
@@ -111,7 +111,7 @@ def reset(
     at = (branch.repository, branch.ref)
     query = KeysQuery(prefix=body.path or "")
     [*first] = list_some(1, session.client.branches.diff, *at, query)
-    # The path itself comes before all that begin with it.
+    # A path sorts before all paths that it is a prefix of.
     if not first or object_path not in (None, first[0].path):
         raise CommandError(f"there are no uncommitted changes {what} on {branch}")
     session.confirm(f"Throw away the uncommitted changes {what} on {branch}?", yes=yes)
@@ -137,7 +137,7 @@ def revert(
     skip_hooks: SkipHooksOption = False,
     yes: YesOption = False,
 ) -> None:
-    """Commit the opposite of commits.
+    """Revert the changes of commits.
 
     lakebed branch revert lakefs://my-repo/main main~1
     """
@@ -155,10 +155,10 @@ def revert(
 
 
 def _revert(session: Session, branch: RefUri, body: RevertCreation, query: SkipQuery) -> str:
-    """Revert a commit; return the id of the branch's new head.
+    """Revert a commit; return the branch's new head.
 
     Raises:
-        CommandError: It is a merge, and no parent was chosen.
+        CommandError: The commit is a merge, and no parent was chosen.
     """
     at = (branch.repository, branch.ref)
     try:
@@ -174,7 +174,7 @@ def _revert(session: Session, branch: RefUri, body: RevertCreation, query: SkipQ
 
 
 def _name_in(branch: RefUri, ref: str) -> str:
-    """A ref given by its bare name or as a URI in the branch's repository."""
+    """Return a ref given by name or by URI, which must be in the branch's repository."""
     if "://" not in ref:
         return ref
     uri = parse_ref(ref)
@@ -190,7 +190,7 @@ def delete(
     skip_hooks: SkipHooksOption = False,
     yes: YesOption = False,
 ) -> None:
-    """Delete a branch, with its uncommitted changes."""
+    """Delete a branch and its uncommitted changes."""
     session.confirm(f"Delete {branch} with its uncommitted changes?", yes=yes)
     query = ForceSkipQuery(skip_hooks=skip_hooks)
     session.client.branches.delete(branch.repository, branch.ref, query)
@@ -229,7 +229,7 @@ def protect(
 
 @client_command(protect_app, "delete")
 def unprotect(session: Session, repository: RepositoryArgument, pattern: PatternArgument) -> None:
-    """Take a pattern away."""
+    """Delete the rule of a pattern."""
 
     def without(patterns: list[str]) -> list[str]:
         if pattern not in patterns:
@@ -254,11 +254,11 @@ def _change_rules(
     *,
     strict: Collection[str] = (),
 ) -> dict[str, list[str]]:
-    """Replace the rules by changed ones, over those that were read and no others."""
+    """Change the rules with compare-and-swap by ETag; return the new patterns."""
     for tries_left in reversed(range(_TRIES_MAX)):
         rules, etag = _read_rules(session, repository)
         patterns = list(dict.fromkeys(change([rule.pattern for rule in rules])))
-        # A rule that does not say whether it is strict stays as it is.
+        # Without a value, `strict` of an existing rule stays unchanged.
         body = [
             BranchProtectionRule(pattern=pattern, strict=True if pattern in strict else None)
             for pattern in patterns

@@ -1,4 +1,4 @@
-"""``lakebed cleaner``: the work of a server's background process, by hand."""
+"""``lakebed cleaner``: run the server's background cleaner manually."""
 
 import json
 import os
@@ -35,15 +35,15 @@ def run(
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Make a pass over the database, and print what was found and done.
+    """Make a pass over the database, and print the counts.
 
-    A server does this every minute. One process must see that something is dropped for the whole
-    grace period before it removes it: that needs a server, or --wait.
+    A server does this every minute. A record is deleted only after the same process has seen it as
+    stale for the whole grace period: that needs a server, or --wait.
     """
     from lakebed.base.runtime import ThreadRuntime
-    from lakebed.kv import open_store  # it is slow to import
-    from lakebed.reclaim.cleaner import Cleaner  # it is slow to import
-    from lakebed.server.config_files import read  # it is slow to import
+    from lakebed.kv import open_store  # slow to import
+    from lakebed.reclaim.cleaner import Cleaner  # slow to import
+    from lakebed.server.config_files import read  # slow to import
 
     settings = read(config, environment=os.environ, flags=dotted_settings(database__url=database))
     check_exists(settings.database.url)
@@ -57,14 +57,14 @@ def run(
 
 
 def waiting(counts: "CleanerCounts") -> int:
-    """How much was found that has to wait for a later pass."""
+    """Return the number of records that wait for a later pass."""
     return counts.creations_waiting + counts.repositories_waiting + counts.tokens_waiting
 
 
 def _passes(cleaner: "Cleaner", grace_seconds: float) -> "CleanerCounts":
-    """Make passes until nothing waits, or all that was there at first has had its time."""
+    """Repeat passes until no records wait, or those of the first pass are past their time."""
     pause = min(_PAUSE_SECONDS_MAX, max(0.1, grace_seconds / 4))
-    from lakebed.reclaim.cleaner import CREATION_SECONDS  # it is slow to import
+    from lakebed.reclaim.cleaner import CREATION_SECONDS  # slow to import
 
     longest = max(grace_seconds, CREATION_SECONDS) + _PASSES_AFTER_GRACE * pause
     until = time.monotonic() + longest
@@ -76,7 +76,7 @@ def _passes(cleaner: "Cleaner", grace_seconds: float) -> "CleanerCounts":
 
 
 def _sum(before: "CleanerCounts", last: "CleanerCounts") -> "CleanerCounts":
-    """Add up what was done; what waits is as the last pass found it."""
+    """Add up the work done; waiting records are those of the last pass."""
     for name in (
         "creations_ended", "deletions_ended", "claims_removed", "repositories_done",
         "branches_deleted", "tokens_done", "keys_deleted", "uncertain", "unreadable",

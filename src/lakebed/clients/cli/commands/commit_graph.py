@@ -1,4 +1,4 @@
-"""Commits as a drawing: with letters, or for Graphviz."""
+"""Drawings of commits: with characters, or for Graphviz."""
 
 from collections.abc import Callable, Iterable, Iterator
 
@@ -7,7 +7,7 @@ from lakebed.wire.refs import Commit
 
 
 def dot_lines(commits: Iterable[Commit]) -> Iterator[str]:
-    """A graph in the language of Graphviz, an arrow from each commit to its parents."""
+    """Yield a graph in Graphviz's language, with arrows from commits to their parents."""
     yield "digraph commits {"
     yield "  node [shape=box]"
     for commit in commits:
@@ -24,11 +24,8 @@ def _quoted(text: str) -> str:
 
 
 def graph_lines(commits: Iterable[Commit], text: Callable[[Commit], str]) -> Iterator[str]:
-    """A line for each commit behind a drawing of the lines that lead to it.
-
-    Each lane holds the id of the commit that it leads to.
-    """
-    lanes: list[str] = []
+    """Yield a line for each commit, behind a drawing of the lanes that lead to it."""
+    lanes: list[str] = []  # the commit id that each lane leads to
     for commit in commits:
         if commit.id not in lanes:
             lanes.append(commit.id)
@@ -52,7 +49,7 @@ def graph_lines(commits: Iterable[Commit], text: Callable[[Commit], str]) -> Ite
 
 
 def _joining(count: int, lane: int, other: int) -> str:
-    """A lane ends in another on its left; those behind it move over."""
+    """Draw the end of a lane in another on its left; lanes on the right move over."""
     line = list(" " * (2 * count))
     for each in range(count):
         if each < other:
@@ -65,7 +62,7 @@ def _joining(count: int, lane: int, other: int) -> str:
 
 
 def _parting(count: int, lane: int) -> str:
-    """A lane begins on the right of another; those behind it move over."""
+    """Draw the start of a lane on the right of another; lanes on the right move over."""
     line = list(" " * (2 * count + 1))
     for each in range(count):
         if each <= lane:
@@ -76,7 +73,7 @@ def _parting(count: int, lane: int) -> str:
 
 
 def _ending(count: int, lane: int) -> str:
-    """A lane has come to its first commit; those behind it move over."""
+    """Draw the end of a lane at its first commit; lanes on the right move over."""
     line = list(" " * (2 * count))
     for each in range(count):
         if each < lane:

@@ -41,7 +41,7 @@ def commit(
     ] = False,
     skip_hooks: SkipHooksOption = False,
 ) -> None:
-    """Commit what is staged on a branch.
+    """Commit the staged changes of a branch.
 
     lakebed commit lakefs://my-repo/main -m "New data"
     """
@@ -80,7 +80,7 @@ def cherry_pick(
     ] = None,
     skip_hooks: SkipHooksOption = False,
 ) -> None:
-    """Apply one commit to a branch.
+    """Apply the changes of one commit to a branch.
 
     lakebed cherry-pick lakefs://my-repo/dev lakefs://my-repo/main
     """
@@ -95,7 +95,7 @@ def _commit_at(client: Client, uri: RefUri) -> Commit:
     """Return the commit at a ref.
 
     Raises:
-        CommandError: There is none, as on a branch of a bare repository.
+        CommandError: The ref has no commit, as on a branch of a bare repository.
     """
     query = LogCommitsQuery(amount=1, limit_only=True)
     page = client.refs.log(uri.repository, uri.ref, query)

@@ -1,4 +1,4 @@
-"""`lakebed completion`: commands and options that the shell completes."""
+"""`lakebed completion`: shell completion of commands and options."""
 
 from typing import Annotated, Literal
 
@@ -10,11 +10,11 @@ def completion(
     *,
     shell: Annotated[Literal["bash", "zsh", "fish"], typer.Argument(help="Your shell.")],
 ) -> None:
-    """Print a script that completes commands and options.
+    """Print a completion script for commands and options.
 
     bash:  source <(lakebed completion bash), in ~/.bashrc
 
-    zsh:   source <(lakebed completion zsh), in ~/.zshrc, behind compinit
+    zsh:   source <(lakebed completion zsh), in ~/.zshrc, after compinit
 
     fish:  lakebed completion fish > ~/.config/fish/completions/lakebed.fish
     """

@@ -1,6 +1,6 @@
-"""`lakebed fsck` and `lakebed diagnose`: what is wrong with an installation.
+"""`lakebed fsck` and `lakebed diagnose`: find problems of an installation.
 
-Both open the database and the storage themselves, and read only: they work while no server does.
+Both open the database and the storage directly and read-only, so they work without a server.
 """
 
 import json
@@ -29,15 +29,15 @@ def fsck(
     database: DatabaseOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Read every metarange and range of every commit of a repository, and prove its id.
+    """Read every metarange and range of every commit of a repository, and verify its id.
 
-    Branches and tags that show objects which the storage does not have are named, too.
+    Also report branches and tags with objects that are missing in the storage.
 
-    It needs the settings of the server. Nothing is changed. The exit code is 1 if something is
-    damaged; each damage is printed with the commits that it touches.
+    Needs the settings of the server, and changes nothing. The exit code is 1 if a problem is found;
+    problems are listed with the affected commits.
     """
     from lakebed.base.runtime import ThreadRuntime
-    from lakebed.block import open_block  # it is slow to import
+    from lakebed.block import open_block  # slow to import
     from lakebed.clients.diagnostics.fsck import RepositoryCheck
 
     repository = parse_repository(uri).repository
@@ -71,14 +71,14 @@ def diagnose(
         bool, typer.Option("--deep", help="Read every file of every commit, not only some.")
     ] = False,
 ) -> None:
-    """Make a bundle of facts about a server for a bug report: a zip file of JSON documents.
+    """Collect facts about a server for a bug report, in a zip file of JSON documents.
 
-    It needs the settings of the server, changes nothing, and holds neither secrets nor the content
-    of objects. What is broken is told in its place. Names of repositories, branches and damaged
-    records are in it: look through it before you give it away.
+    Needs the settings of the server, and changes nothing. The bundle contains neither secrets nor
+    content of objects, but names of repositories, branches and damaged records: review it before
+    sharing. Sections that fail contain the reason.
     """
     from lakebed.base.runtime import ThreadRuntime
-    from lakebed.clients.diagnostics.bundle import BundleRequest, make_bundle  # it is slow
+    from lakebed.clients.diagnostics.bundle import BundleRequest, make_bundle  # slow to import
 
     file = output or Path(f"lakebed-diagnose-{datetime.now(UTC):%Y%m%dT%H%M%SZ}.zip")
     if file.exists():

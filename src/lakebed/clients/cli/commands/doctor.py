@@ -1,6 +1,6 @@
-"""`lakebed identity` and `lakebed doctor`: who you are to the server, and whether all works.
+"""`lakebed identity`, `lakebed usage` and `lakebed doctor`: user, request counts and checks.
 
-Each check of the doctor needs those before it; the first that fails is the last.
+Each check of the doctor depends on the previous ones, so the first failure is the last check.
 """
 
 from collections.abc import Callable, Iterator
@@ -23,29 +23,29 @@ doctor_app = new_app()
 
 _UNAUTHORIZED: Final = 401
 _SKEW_SECONDS_MAX: Final = 60.0
-"""S3 requests are refused if the clocks are 15 minutes apart; warn long before that."""
+"""S3 requests are refused if the clocks are 15 minutes apart; warn much earlier."""
 
 
 @dataclass(frozen=True, slots=True)
 class DoctorFinding:
-    """What a check found."""
+    """Result of a check."""
 
     check: str
     ok: bool
     found: str
     advice: str = ""
-    """What to do if it failed."""
+    """How to fix a failure."""
 
 
 @client_command(identity_app, "identity")
 def identity(session: Session) -> None:
-    """Show who you are to the server."""
+    """Show the current user."""
     session.output.record(session.client.auth.current_user().user)
 
 
 @client_command(usage_app, "summary")
 def usage_summary(session: Session) -> None:
-    """Show how many requests the server has answered, month by month."""
+    """Show the number of requests the server has handled, by month."""
     report = session.client.config.usage()
     if session.output.as_json:
         session.output.record(report)
@@ -61,7 +61,7 @@ def usage_summary(session: Session) -> None:
 
 @client_command(doctor_app, "doctor")
 def doctor(session: Session) -> None:
-    """Check settings, server, credentials, versions and clocks, and say what to do."""
+    """Check settings, server, credentials, versions and clocks, and suggest fixes."""
     findings = list(_examined(session))
     session.output.table(
         findings,

@@ -1,4 +1,4 @@
-"""`lakebed gc`: find and delete objects that nothing refers to."""
+"""`lakebed gc`: find and delete unreferenced objects."""
 
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -61,11 +61,11 @@ def run(
     ] = None,
     local_root: LocalRootOption = None,
 ) -> None:
-    """Find garbage, and delete what an earlier run found and nothing has referred to since.
+    """Find unreferenced objects, and delete those that an earlier run found.
 
     lakebed gc run lakefs://my-repo
     """
-    from lakebed.clients import garbage  # slow to load, for this command only
+    from lakebed.clients import garbage  # slow to import
     from lakebed.reclaim.collector.job import CollectorOptions
 
     settings = session.settings
@@ -87,7 +87,7 @@ def run(
             master=master,
             say=say,
         )
-    from lakebed.reclaim.collector.report import counts_by_branch  # slow to load
+    from lakebed.reclaim.collector.report import counts_by_branch  # slow to import
 
     with _opened(session, repository.repository, local_root) as (_, storage):
         branches = counts_by_branch(storage, summary.as_dict())
@@ -103,11 +103,11 @@ def run(
 
 @contextmanager
 def _watched(session: Session) -> Iterator[Callable[[str], None]]:
-    """Yield what to call with each step; a terminal also shows how far the step has come."""
+    """Yield the function to report steps with; a terminal also shows the progress of a step."""
     if session.output.as_json or not sys.stderr.isatty():
         yield warn
         return
-    from rich.console import Console  # slow to load, and for terminals only
+    from rich.console import Console  # slow to import, only for terminals
     from rich.progress import Progress, TextColumn, TimeElapsedColumn
 
     from lakebed.reclaim.collector.executors.read import TALLY
@@ -115,7 +115,7 @@ def _watched(session: Session) -> Iterator[Callable[[str], None]]:
     step = TextColumn("{task.description} {task.fields[tally]}", markup=False)
     bar = Progress(step, TimeElapsedColumn(), console=Console(stderr=True))
     with bar:
-        # The field is put into words each time the line is drawn.
+        # The field is formatted at each refresh.
         task = bar.add_task("", tally=TALLY)
 
         def say(line: str) -> None:
@@ -130,9 +130,9 @@ def _watched(session: Session) -> Iterator[Callable[[str], None]]:
 def check(
     session: Session, repository: RepositoryArgument, *, local_root: LocalRootOption = None
 ) -> None:
-    """See whether garbage collection could do its work; nothing of yours is touched."""
+    """Check whether garbage collection can run; leaves your objects alone."""
     from lakebed.base.runtime import ThreadRuntime
-    from lakebed.clients.garbage.check import examine  # slow to load
+    from lakebed.clients.garbage.check import examine  # slow to import
 
     with _opened(session, repository.repository, local_root) as (server, storage):
         findings = list(examine(server, storage, ThreadRuntime()))
@@ -150,7 +150,7 @@ def check(
 
 @client_command(app, "runs")
 def runs(session: Session, repository: RepositoryArgument) -> None:
-    """List the runs of a repository, the oldest first; it takes a permission to read only."""
+    """List the runs of a repository, oldest first; needs only a read permission."""
 
     def figure(name: str) -> Callable[[GarbageCollectionRun], Any]:
         return lambda run: (run.summary or {}).get(name, "")
@@ -179,8 +179,8 @@ def show(
     *,
     local_root: LocalRootOption = None,
 ) -> None:
-    """Show what a run found and deleted, branch by branch."""
-    from lakebed.formats.gc_files import GCRunID  # slow to load
+    """Show the objects that a run found and deleted, by branch."""
+    from lakebed.formats.gc_files import GCRunID  # slow to import
     from lakebed.reclaim.collector.report import counts_by_branch, read_summary
 
     with _opened(session, repository.repository, local_root) as (_, storage):
@@ -205,7 +205,7 @@ def show(
 
 @client_command(app, "uploads")
 def uploads(session: Session, repository: RepositoryArgument) -> None:
-    """List the uploads that were not finished: `gc run --assume-quiet` waits for them."""
+    """List unfinished uploads, which `gc run --assume-quiet` waits for."""
     session.output.table(
         _unfinished(session, repository),
         [
@@ -232,7 +232,7 @@ def end_uploads(
     ] = False,
     yes: YesOption = False,
 ) -> None:
-    """End unfinished uploads: nobody can finish them any more, and their bytes are garbage.
+    """Abort unfinished uploads; their bytes become garbage.
 
     lakebed gc end-uploads lakefs://my-repo --all
     """
@@ -247,7 +247,7 @@ def end_uploads(
 
 
 def _end(session: Session, repository: RepositoryUri, upload_id: str, *, may_be_over: bool) -> bool:
-    """End an upload; return False if it is over already and `may_be_over`."""
+    """Abort an upload; return False if it is already over and `may_be_over`."""
     try:
         session.client.garbage.end_unfinished(repository.repository, upload_id)
     except Refused as error:
@@ -262,7 +262,7 @@ def _unfinished(session: Session, repository: RepositoryUri) -> Iterator[Unfinis
 
 
 def _block_settings(local_root: Path | None) -> "BlockSettings | None":
-    from lakebed.block import LocalSettings  # slow to load
+    from lakebed.block import LocalSettings  # slow to import
 
     return None if local_root is None else LocalSettings(local_root.resolve())
 
@@ -271,7 +271,7 @@ def _block_settings(local_root: Path | None) -> "BlockSettings | None":
 def _opened(
     session: Session, repository: str, local_root: Path | None
 ) -> "Iterator[tuple[GarbageServer, Storage]]":
-    from lakebed.clients.garbage.server import GarbageServer  # slow to load
+    from lakebed.clients.garbage.server import GarbageServer  # slow to import
     from lakebed.reclaim.collector.storage import open_storage
 
     settings = session.settings
@@ -286,7 +286,7 @@ def _opened(
 
 
 def _shown(summary: dict[str, Any]) -> dict[str, Any]:
-    """A summary as people read it: with times, and without the names of files."""
+    """Format a summary: readable times, no names of files."""
     hidden = {"counts", "swept", "commits"}
     shown = {
         name.removesuffix("_us"): _moment(value) if name.endswith("_us") else value
@@ -310,7 +310,7 @@ _BRANCH_COLUMNS: Final[list[Column[dict[str, Any]]]] = [
 def _by_branch(
     commits: dict[str, Any], counts: Iterable[Mapping[str, Any]]
 ) -> list[dict[str, Any]]:
-    """What became of each branch: commits, and bytes of garbage; without those with neither."""
+    """Sum up commits and bytes of garbage by branch, for branches with any."""
     figures: dict[str, dict[str, Any]] = {}
 
     def add(branch: str, name: str, number: int) -> None:
@@ -330,7 +330,7 @@ def _by_branch(
 
 
 def _of_commits(figures: dict[str, Any]) -> str:
-    """What became of old commits, in words."""
+    """Describe the expiry of old commits."""
     if not figures.get("ran"):
         return "not looked at: another process does that just now"
     branches = ", ".join(f"{name or '(no branch)'} {n}" for name, n in figures["by_branch"].items())

@@ -1,4 +1,4 @@
-"""`lakebed gc explain`: why an object or a commit is kept, or went."""
+"""`lakebed gc explain`: why an object or a commit is retained or was deleted."""
 
 from typing import Annotated
 
@@ -22,7 +22,7 @@ def explain(
         ),
     ],
 ) -> None:
-    """Say in words why an object or a commit is kept, or went.
+    """Explain why an object or a commit is retained or was deleted.
 
     lakebed gc explain lakefs://my-repo/main/folder/file.csv
     """
@@ -42,7 +42,7 @@ def explain(
 
 
 def _whose(session: Session, address: str) -> str:
-    """Return the repository in whose storage namespace an address lies."""
+    """Return the repository whose storage namespace contains an address."""
     for repository in list_items(session.client.repositories.list):
         if address.startswith(f"{repository.storage_namespace.rstrip('/')}/"):
             return repository.id

@@ -1,4 +1,4 @@
-"""`lakebed gc rules`: for how long the data of old commits is kept."""
+"""`lakebed gc rules`: retention rules for the data of old commits."""
 
 from pathlib import Path
 from typing import Annotated
@@ -46,7 +46,7 @@ def set_rules(
     ] = None,
     yes: YesOption = False,
 ) -> None:
-    """Replace the rules: data that only older commits have is deleted by later runs of `gc run`.
+    """Replace the rules. Later runs delete data referenced only by expired commits.
 
     lakebed gc rules set lakefs://my-repo --days 30 --branch main=90 --branch 'exp-*=7'
     """
@@ -58,13 +58,13 @@ def set_rules(
 
 @client_command(app, "delete")
 def delete_rules(session: Session, repository: RepositoryArgument) -> None:
-    """Remove the rules: all commits are kept from now on, but for those that have expired."""
+    """Delete the rules: commits that have not expired are kept."""
     session.client.garbage.delete_rules(repository.repository)
     session.output.done(f"Deleted the rules of {repository}")
 
 
 def add_config_commands(group: typer.Typer) -> None:
-    """Add what lakectl calls the same: the rules, as a document."""
+    """Add lakectl's equivalents, with the rules as a document."""
     client_command(group, "get-config")(get_config)
     client_command(group, "set-config")(set_config)
     client_command(group, "delete-config")(delete_rules)
@@ -76,7 +76,7 @@ def get_config(
     *,
     plain: Annotated[bool, typer.Option("-p", help="Print JSON, as --json.")] = False,
 ) -> None:
-    """Show the rules of a repository, as `gc rules get`."""
+    """Show the rules of a repository, like `gc rules get`."""
     session.output.as_json |= plain
     get_rules(session, repository)
 
@@ -93,9 +93,9 @@ def set_config(
     ],
     yes: YesOption = False,
 ) -> None:
-    """Replace the rules of a repository by those of a file, as `gc rules set`.
+    """Replace the rules of a repository by those in a file, like `gc rules set`.
 
-    The file holds {"default_retention_days": 30, "branches": [{"branch_id": "main",
+    The file contains {"default_retention_days": 30, "branches": [{"branch_id": "main",
     "retention_days": 90}]}.
     """
     rules = read_json(file, GarbageCollectionRules, "what `gc get-config -p` prints")

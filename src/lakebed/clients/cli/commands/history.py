@@ -1,4 +1,4 @@
-"""`lakebed log` and `annotate`: what happened, commit by commit or object by object."""
+"""`lakebed log` and `annotate`: history of commits and of objects."""
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -62,7 +62,7 @@ def log(
     graph: Annotated[bool, typer.Option("--graph", help="Draw how they follow.")] = False,
     dot: Annotated[bool, typer.Option("--dot", help="Print a graph for Graphviz.")] = False,
 ) -> None:
-    """Show the commits behind a ref, newest first.
+    """Show the history of a ref, newest commit first.
 
     lakebed log lakefs://my-repo/main
     """
@@ -102,10 +102,10 @@ def _without_merges(commits: Iterable[Commit], amount: int | None) -> Iterator[C
 
 
 def _parse_time(text: str | None) -> datetime | None:
-    """Return a time with its zone; without one it is local time.
+    """Parse a time, in local time unless it has a zone.
 
     Raises:
-        Misuse: It is not a time.
+        Misuse: The text is not a time.
     """
     if text is None:
         return None
@@ -124,7 +124,7 @@ def _one_line(commit: Commit) -> str:
 
 
 def commit_text(commit: Commit) -> str:
-    """A commit as a few lines, with an empty one at the end."""
+    """Format a commit in several lines, followed by an empty line."""
     lines = [
         f"ID:        {printable(commit.id)}",
         f"Author:    {printable(commit.committer)}",
@@ -152,7 +152,7 @@ def annotate(
         bool, typer.Option("--first-parent", help="Of merges, follow the first parent only.")
     ] = False,
 ) -> None:
-    """List objects and folders, each with the last commit that changed it.
+    """List objects and folders with the last commit that changed each.
 
     lakebed annotate lakefs://my-repo/main/folder/
     """
@@ -168,14 +168,14 @@ def annotate(
 
 @dataclass(frozen=True, slots=True)
 class _Annotated:
-    """An object or a folder, and the last commit that changed it, if that is committed."""
+    """An object or folder with the last commit that changed it, or None if uncommitted."""
 
     path: str
     commit: Commit | None
 
 
 def _of_commit(value: Callable[[Commit], object]) -> Callable[[_Annotated], object]:
-    """What is below a title; nothing where the change is not committed."""
+    """Return the function for a column of the commit, empty if uncommitted."""
     return lambda item: value(item.commit) if item.commit else ""
 
 

@@ -1,4 +1,4 @@
-"""`lakebed import`: bringing objects that exist into a branch, without copying them."""
+"""`lakebed import`: import existing objects into a branch, without copying them."""
 
 import signal
 import sys
@@ -42,7 +42,7 @@ _SKIPPED_SHOWN: Final = 10
 
 @dataclass(frozen=True, slots=True)
 class _Import:
-    """An import that was started."""
+    """A running import."""
 
     client: Client
     destination: PathUri
@@ -57,12 +57,12 @@ class _Import:
         self.client.imports.cancel(at.repository, at.ref, ImportQuery(id=self.id))
 
     def check(self) -> None:
-        """Raise what the program that makes the import has raised, if it is not the server."""
+        """Raise the error of the process that runs the import, if not the server."""
 
 
 @dataclass(frozen=True, slots=True)
 class _SparkImport(_Import):
-    """An import that a Spark job of this process makes."""
+    """An import run by a Spark job of this process."""
 
     errors: list[Exception]
 
@@ -113,7 +113,7 @@ def import_(
     local_root: LocalRootOption = None,
     no_progress: NoProgressOption = False,
 ) -> None:
-    """Bring objects that exist into a branch by one commit; their bytes stay where they are.
+    """Import existing objects into a branch in one commit, without copying them.
 
     lakebed import --from s3://bucket/lake/ --to lakefs://my-repo/main/lake/
     """
@@ -155,8 +155,8 @@ def _start_job(
     *,
     strict: bool,
 ) -> list[Exception]:
-    """Run the Spark job of an import beside this thread; return where its error will be."""
-    from lakebed.block import LocalSettings  # slow to load
+    """Run the Spark job of an import in a thread; return the list for its error."""
+    from lakebed.block import LocalSettings  # slow to import
     from lakebed.clients.ingest.running import JobOptions, run_job
     from lakebed.clients.ingest.server import ImportBranch, Started
 
@@ -172,7 +172,7 @@ def _start_job(
     def work() -> None:
         try:
             run_job(session.settings, branch, started, options, warn)
-        except Exception as error:  # noqa: BLE001 - the main thread raises it
+        except Exception as error:  # noqa: BLE001 - raised by the main thread
             errors.append(error)
 
     threading.Thread(target=work, name="spark-import", daemon=True).start()
@@ -180,7 +180,7 @@ def _start_job(
 
 
 def _finish(session: Session, running: _Import, source: str, *, no_progress: bool) -> None:
-    """Wait for the end of an import, and say what came of it."""
+    """Wait for the end of an import, and print its result."""
     with _progress(session, source, hidden=no_progress) as progress, _Interrupts() as interrupts:
         while True:
             status = running.status()
@@ -220,10 +220,10 @@ def _finish(session: Session, running: _Import, source: str, *, no_progress: boo
 
 
 class _Interrupts:
-    """Notes Ctrl-C instead of raising it.
+    """Deferral of Ctrl-C.
 
-    It could be raised while a lock is held, that of the line on the terminal for example, and
-    whoever wants to stop that line would wait for ever.
+    KeyboardInterrupt could be raised while a lock is held, for example that of the progress bar:
+    the next use of the bar would deadlock.
     """
 
     def __init__(self) -> None:
@@ -238,14 +238,14 @@ class _Interrupts:
         signal.signal(signal.SIGINT, self._before)
 
     def wait(self, seconds: float) -> bool:
-        """Wait for a while, or until Ctrl-C; return whether it was pressed."""
+        """Wait for a time or Ctrl-C; return whether Ctrl-C was pressed."""
         pressed = self._pressed.wait(seconds)
         self._pressed.clear()
         return pressed
 
     @contextmanager
     def raised(self) -> Iterator[None]:
-        """Have it raised after all, as long as somebody is asked."""
+        """Raise KeyboardInterrupt as usual inside the block."""
         noted = signal.signal(signal.SIGINT, self._before)
         try:
             yield
@@ -254,7 +254,7 @@ class _Interrupts:
 
 
 def _ask(running: _Import) -> None:
-    """Ask whether to cancel an import, after Ctrl-C; a second one leaves it running."""
+    """Ask after Ctrl-C whether to cancel an import; a second Ctrl-C leaves it running."""
     on_spark = isinstance(running, _SparkImport)
     goes_on = "ends with its Spark job" if on_spark else "goes on in the server"
     hint = f"import {running.id} {goes_on}"
@@ -274,19 +274,19 @@ def _ask(running: _Import) -> None:
 
 
 class _Progress:
-    """Shows nothing: nobody could see it."""
+    """A hidden progress bar."""
 
     def show(self, count: int, current: str | None) -> None:
-        """Show how many objects were found, and where the last ones are."""
+        """Show the number of objects found, and the current prefix."""
 
     @contextmanager
     def hidden(self) -> Iterator[None]:
-        """Leave the terminal to somebody else."""
+        """Hide the bar during the block."""
         yield
 
 
 class _TerminalProgress(_Progress):
-    """One line that changes."""
+    """A single updated line."""
 
     def __init__(self, bar: "Progress", source: str) -> None:
         self._bar = bar
@@ -308,11 +308,11 @@ class _TerminalProgress(_Progress):
 
 @contextmanager
 def _progress(session: Session, source: str, *, hidden: bool) -> Iterator[_Progress]:
-    """Show how many objects were found, how fast and where, if somebody can see it."""
+    """Show the number of objects, their rate and the prefix on a terminal."""
     if hidden or session.output.as_json or not sys.stderr.isatty():
         yield _Progress()
         return
-    from rich.console import Console  # slow to load, and for terminals only
+    from rich.console import Console  # slow to import, only for terminals
     from rich.progress import (
         Progress,
         SpinnerColumn,

@@ -1,4 +1,4 @@
-"""``lakebed kv``: look into a database, or copy it into another one."""
+"""``lakebed kv``: inspect a database, or copy it to another one."""
 
 import json
 import os
@@ -39,11 +39,11 @@ def inspect(
     ] = None,
     limit: Annotated[int | None, typer.Option(min=0, help="At most so many records.")] = None,
 ) -> None:
-    """Print the records of a database, one JSON object a line; secrets are masked.
+    """Print the records of a database as JSON lines, read-only, with secrets masked.
 
-    Nothing is changed. Records that are damaged are named, and not shown.
+    Damaged records are listed without their content.
     """
-    from lakebed.clients.diagnostics.records import Filter, shown_records  # it is slow
+    from lakebed.clients.diagnostics.records import Filter, shown_records  # slow to import
 
     wanted = Filter(
         None if partition is None else os.fsencode(partition), os.fsencode(prefix), kind
@@ -59,14 +59,14 @@ def copy(
     source: Annotated[str, typer.Argument(metavar="FROM", help="The URL of what is copied.")],
     target: Annotated[str, typer.Argument(metavar="TO", help="The URL of an empty database.")],
 ) -> None:
-    """Copy a whole database into an empty one: users, refs, what is staged, settings.
+    """Copy a whole database into an empty one: users, refs, uncommitted changes, settings.
 
-    FROM takes no more changes from then on: servers that run answer 503 to them, and none starts.
+    FROM becomes read-only: running servers respond to changes with 503, and no server can start.
     The copy is complete when both have the same content hash. Then set database.url to TO and
-    restart the servers. If this is cut off, run it again: it goes on.
+    restart the servers. After an interruption, run it again to resume.
     """
     from lakebed.base.runtime import ThreadRuntime
-    from lakebed.kv import halt  # it is slow to import
+    from lakebed.kv import halt  # slow to import
     from lakebed.kv.copying import StoreCopy
 
     if source == target:
@@ -87,9 +87,9 @@ def copy(
 
 @app.command()
 def release(*, url: UrlArgument, yes: YesOption = False) -> None:
-    """Let servers use a database again that was copied, or whose copy is given up."""
+    """Make a database usable again after its copy, or after giving up on the copy."""
     from lakebed.base.runtime import ThreadRuntime
-    from lakebed.kv.copying import release as remove_mark  # it is slow to import
+    from lakebed.kv.copying import release as remove_mark  # slow to import
 
     confirm("If the copy is in use, changes will part between the two. Go on?", yes=yes)
     side = _open_existing(url, ThreadRuntime())
@@ -99,15 +99,15 @@ def release(*, url: UrlArgument, yes: YesOption = False) -> None:
 
 
 def settings_of(config: Path | None, database: str | None) -> "ServerSettings":
-    """Return the settings of a server, whether or not they fit together."""
-    from lakebed.server.config_files import read  # it is slow to import
+    """Return the settings of a server, without validation."""
+    from lakebed.server.config_files import read  # slow to import
 
     return read(config, environment=os.environ, flags=dotted_settings(database__url=database))
 
 
 def open_to_read(url: str) -> "Store":
-    """Open a database that is there, halted or not, for reading only."""
-    from lakebed.kv import open_store  # it is slow to import
+    """Open an existing database read-only, halted or not."""
+    from lakebed.kv import open_store  # slow to import
     from lakebed.kv.halt import Permit
 
     check_exists(url)
@@ -120,8 +120,8 @@ def _open_existing(url: str, runtime: "Runtime") -> "CopySide":
 
 
 def check_exists(url: str) -> None:
-    """Refuse a file that is not there: it must not be made by looking for it."""
-    from lakebed.server.settings import embedded_path  # it is slow to import
+    """Refuse a missing file, which opening would create."""
+    from lakebed.server.settings import embedded_path  # slow to import
 
     path = embedded_path(url)
     if path is not None and not path.exists():
@@ -129,7 +129,7 @@ def check_exists(url: str) -> None:
 
 
 def _open(url: str, runtime: "Runtime") -> "CopySide":
-    from lakebed.kv import open_store  # it is slow to import
+    from lakebed.kv import open_store  # slow to import
     from lakebed.kv.copying import CopySide
     from lakebed.kv.halt import Permit
     from lakebed.server.settings import mask

@@ -1,4 +1,4 @@
-"""`lakebed local`: working copies, with the words of lakectl."""
+"""`lakebed local`: working copies, with lakectl's subcommands."""
 
 import os
 from collections.abc import Callable, Iterable, Iterator
@@ -48,7 +48,7 @@ def clone_folder(
     *,
     parallelism: ParallelismOption = 10,
 ) -> None:
-    """Download a folder of a repository, to work on it.
+    """Download a folder of a repository as a working copy.
 
     lakebed local clone lakefs://my-repo/main/data/ data
     """
@@ -67,7 +67,7 @@ def init(
         bool, typer.Option("--force", help="Also if it is a working copy already.")
     ] = False,
 ) -> None:
-    """Make a folder that you have a working copy; nothing is transferred.
+    """Link an existing directory to a repository path; transfers nothing.
 
     lakebed local init lakefs://my-repo/main/data/ data
     """
@@ -89,7 +89,7 @@ def status(
         bool, typer.Option("--local", "-l", help="Only what was changed in the folder.")
     ] = False,
 ) -> None:
-    """Show what was changed in a folder, and on the server, since it was made or pulled.
+    """Show local and remote changes since the last clone, pull or checkout.
 
     lakebed local status data
     """
@@ -121,7 +121,7 @@ def pull(
     ] = False,
     parallelism: ParallelismOption = 10,
 ) -> None:
-    """Bring in what others committed; what you changed stays.
+    """Apply remote changes, and keep local ones.
 
     lakebed local pull data
     """
@@ -145,7 +145,7 @@ def checkout(
     yes: YesOption = False,
     parallelism: ParallelismOption = 10,
 ) -> None:
-    """Make a folder what a commit holds, and throw away what you changed.
+    """Reset a directory to a commit, and discard local changes.
 
     lakebed local checkout data --ref lakefs://my-repo/v1
     """
@@ -170,7 +170,7 @@ def commit(
     meta: MetaOption = None,
     parallelism: ParallelismOption = 10,
 ) -> None:
-    """Commit what you changed in a folder, and nothing else; bring in what others committed.
+    """Commit the local changes of a directory, and apply remote changes.
 
     lakebed local commit data -m "New lakes"
     """
@@ -201,7 +201,7 @@ def commit(
 
 @client_command(app, "list")
 def list_folders(session: Session, directory: DirectoryArgument = Path()) -> None:
-    """List the working copies below a folder.
+    """List the working copies below a directory.
 
     lakebed local list
     """
@@ -241,7 +241,7 @@ def _tools(session: Session, title: str, parallelism: int) -> Iterator[Tools]:
 
 
 class _Transfers:
-    """Transfers of several rounds, each with threads of its own."""
+    """Transfers of several rounds, each with its own threads."""
 
     def __init__(self, parallelism: int, bar: Bar) -> None:
         self._parallelism = parallelism
@@ -266,14 +266,14 @@ class _Transfers:
             self._round = None
 
     def step(self, count: int) -> None:
-        """Show that so many bytes were transferred."""
+        """Show the progress of a transfer."""
         if (current := self._round) is not None:
             current.check()
         self._bar(count)
 
     @contextmanager
     def told_if_interrupted(self) -> Iterator[None]:
-        """Say what was done if the user ends it."""
+        """Print a summary after Ctrl-C."""
         try:
             yield
         except KeyboardInterrupt:
@@ -294,7 +294,7 @@ def _source(path: PathUri) -> RemotePath:
 
 
 def _ref_in(copy: WorkingCopy, ref: str | None) -> str | None:
-    """Return a ref that may be given as a URI of the same repository."""
+    """Return a ref given by name or by URI, which must be in the same repository."""
     if ref is None or "://" not in ref:
         return ref
     uri = parse_ref(ref)

@@ -1,4 +1,4 @@
-"""`lakebed diff`, `merge` and `merge-base`: comparing refs, and merging them."""
+"""`lakebed diff`, `merge` and `merge-base`: compare and merge refs."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -53,7 +53,7 @@ def diff(
         bool, typer.Option("--stat", help="How many objects changed, and their size now.")
     ] = False,
 ) -> None:
-    """Show what is not committed on a branch; of two refs, what merging the second would change.
+    """Show the uncommitted changes of a branch, or the changes of [REF] since the merge base.
 
     lakebed diff lakefs://my-repo/main lakefs://my-repo/dev
     """
@@ -74,7 +74,7 @@ def diff(
 
 @dataclass(frozen=True, slots=True)
 class _Count:
-    """How many objects were changed in one way, and their size now."""
+    """Number and current size of the objects with one kind of change."""
 
     type: str
     objects: int
@@ -147,20 +147,20 @@ def merge(
 
 
 def _mention_uncommitted(session: Session, source: RefUri) -> None:
-    """Say so if the source has changes that a merge leaves out: it takes commits only."""
+    """Warn about uncommitted changes of the source, which a merge leaves out."""
     try:
         [*first] = _uncommitted(session.client, source, limit=1)
     except Refused:
-        return  # a tag or a commit has none, and not everybody may look
+        return  # not a branch, or not allowed to list
     if first:
         warn(f"{source} has uncommitted changes, which are not merged: commit them first")
 
 
 def _explain_conflict(session: Session, source: RefUri, destination: RefUri) -> None:
-    """Name the objects that both sides changed, if any.
+    """List the conflicting objects, if any.
 
     Raises:
-        CommandError: There are some.
+        CommandError: Both sides changed objects.
     """
     changes = _compare(session.client, source.repository, destination.ref, source.ref)
     conflicts = (change for change in changes if change.type == "conflict")
@@ -186,7 +186,7 @@ def merge_base(
         RefUri, typer.Argument(parser=parse_ref, metavar="REF", help="The other side.")
     ],
 ) -> None:
-    """Find the last common commit.
+    """Find the merge base of two refs.
 
     lakebed merge-base lakefs://my-repo/dev lakefs://my-repo/main
     """
@@ -197,7 +197,7 @@ def merge_base(
 def _uncommitted(
     client: Client, branch: RefUri, *, prefix: str | None = None, limit: int | None = None
 ) -> Iterator[Diff]:
-    """What is changed on a branch since its last commit."""
+    """Return the uncommitted changes of a branch."""
     query = KeysQuery(prefix=prefix or "")
     return list_some(limit, client.branches.diff, branch.repository, branch.ref, query)
 
@@ -211,13 +211,13 @@ def _compare(
     two_way: bool = False,
     prefix: str | None = None,
 ) -> Iterator[Diff]:
-    """What merging `right` into `left` would change; two-way, how `right` differs from `left`."""
+    """Return the changes in `right` since the merge base; two-way, compared with `left`."""
     query = DiffRefsQuery(type="two_dot" if two_way else "three_dot", prefix=prefix or "")
     return list_items(client.refs.diff, repository, left, right, query)
 
 
 def _difference_line(item: Diff) -> str:
-    """How a difference is shown: a sign, in colour, the kind and the path."""
+    """Format a difference: a coloured sign, the kind and the path."""
     kind = item.type
     text = f"{_SIGNS.get(kind, '?')} {kind:<8}  {printable(item.path)}"
     return coloured(text, _COLOURS[kind]) if kind in _COLOURS else text

@@ -1,4 +1,4 @@
-"""`lakebed migrate`: move repositories in from lakeFS, without copying an object."""
+"""`lakebed migrate`: migrate repositories from lakeFS, without copying objects."""
 
 import os
 import random
@@ -89,15 +89,15 @@ def from_lakefs(
         bool, typer.Option("--gc-is-stopped", help="lakeFS has garbage collection rules, unused.")
     ] = False,
 ) -> None:
-    """Move a repository in from a running lakeFS: all commits, branches and tags.
+    """Migrate a repository from a running lakeFS: all commits, branches and tags.
 
-    Commits keep their ids, and entries name the objects where they are. Run it as often as you
-    like: each run takes what came since. Until the last one, the repository here is read-only.
+    Commits keep their ids, and entries reference the existing objects. Run the command repeatedly:
+    each round migrates the new commits. Until the last round, the repository here is read-only.
 
     The keys for lakeFS are those of lakectl: its file, or its variables. The settings of the new
-    server (--config) say which database and storage to write to.
+    server (--config) define the database and the storage to write to.
     """
-    from lakebed.block import Namespace  # it is slow to import
+    from lakebed.block import Namespace  # slow to import
     from lakebed.clients.http.http import Client
     from lakebed.clients.http.retry import OUTLAST_RESTARTS
     from lakebed.clients.http.settings import load_settings
@@ -157,11 +157,11 @@ def from_sql(
     verify: VerifyOption = 3,
     dry_run: DryRunOption = False,
 ) -> None:
-    """Move a repository in from the PostgreSQL of a lakeFS before version 0.80.
+    """Migrate a repository from the PostgreSQL database of a lakeFS before version 0.80.
 
-    Otherwise as `lakebed migrate lakefs`. Metadata files are read from the storage.
+    Otherwise like `lakebed migrate lakefs`. Metadata files are read from the storage.
     """
-    from lakebed.block import Namespace  # it is slow to import
+    from lakebed.block import Namespace  # slow to import
     from lakebed.clients.migrate.rounds import Plan
     from lakebed.clients.migrate.sources import LakeFSSource
     from lakebed.clients.migrate.sql import SqlRefs
@@ -209,14 +209,14 @@ def adopt_objects(
     config: ServerConfigOption = None,
     database: DatabaseOption = None,
 ) -> None:
-    """Take over the objects of a repository that moved in: from then on they can be deleted.
+    """Take over the objects of a migrated repository, so that they can be deleted.
 
-    Purges, retention and garbage collection work on what lakeFS wrote below its namespace then, as
-    on what was uploaded here. Imported objects stay foreign. This cannot be taken back: lakeFS must
+    Purges, retention and garbage collection then treat objects written by lakeFS below its
+    namespace like uploaded ones. Imported objects stay foreign. This cannot be undone: lakeFS must
     be off, and no other repository of lakeFS may have imported objects from this one. Refused if
-    another repository of this installation references one of them.
+    another repository of this installation references any of them.
     """
-    from lakebed.block import Namespace  # it is slow to import
+    from lakebed.block import Namespace  # slow to import
     from lakebed.clients.migrate.adopt import adopt
 
     repository = parse_repository(uri).repository
@@ -243,13 +243,13 @@ def move_users(
         typer.Option("--from", metavar="URL", help="The lakeFS server.", show_default="lakectl's"),
     ] = None,
 ) -> None:
-    """Make the users, groups and policies of lakeFS here, through the APIs of both.
+    """Copy the users, groups and policies of lakeFS, through the APIs of both servers.
 
-    The keys for lakeFS are those of lakectl; the server here and a key for it come from
+    The keys for lakeFS are those of lakectl; endpoint and key of the server here come from
     LAKEBED_ENDPOINT, LAKEBED_ACCESS_KEY_ID and LAKEBED_SECRET_ACCESS_KEY. Secrets cannot be read
     from lakeFS: every new user gets a new key, which is printed once.
     """
-    from lakebed.clients.http.http import Client  # it is slow to import
+    from lakebed.clients.http.http import Client  # slow to import
     from lakebed.clients.http.settings import load_settings
     from lakebed.clients.migrate.people import move_people
 
@@ -272,22 +272,22 @@ def move_users(
 
 
 def _lakectls() -> dict[str, str]:
-    """The environment without Lakebed's own variables, which are for the server here."""
+    """Return the environment without Lakebed's variables, which describe the server here."""
     return {name: value for name, value in os.environ.items() if not name.startswith(_OURS)}
 
 
 class _Target:
-    """The installation that repositories are moved into."""
+    """The target installation of a migration."""
 
     def __init__(self, config: Path | None, database: str | None) -> None:
-        from lakebed.base.runtime import ThreadRuntime  # it is slow to import
+        from lakebed.base.runtime import ThreadRuntime  # slow to import
 
         self._settings = settings_of(config, database)
         self._stack = ExitStack()
         self.runtime: Runtime = ThreadRuntime()
 
     def __enter__(self) -> Self:
-        from lakebed.block import open_block  # it is slow to import
+        from lakebed.block import open_block  # slow to import
         from lakebed.engine.engine import Engine
         from lakebed.kv import open_store
 
@@ -304,8 +304,8 @@ class _Target:
         self._stack.close()
 
     def addresses(self, namespace: str, lakefs_root: Path | None) -> "AddressTranslator":
-        """Return what turns addresses of a repository of lakeFS into those of the storage here."""
-        from lakebed.block import LocalSettings  # it is slow to import
+        """Return the translator of addresses from a repository of lakeFS."""
+        from lakebed.block import LocalSettings  # slow to import
         from lakebed.clients.migrate.addresses import AddressTranslator
 
         settings, roots = self._settings.blockstore.block, []
@@ -317,7 +317,7 @@ class _Target:
 
     def files_in(self, namespace: "Namespace") -> "StorageFiles":
         """Return the metadata files of lakeFS below a namespace."""
-        from lakebed.clients.migrate.sources import StorageFiles  # it is slow to import
+        from lakebed.clients.migrate.sources import StorageFiles  # slow to import
 
         return StorageFiles(self.block, namespace)
 
@@ -331,8 +331,8 @@ class _Target:
         verify: int,
         dry_run: bool,
     ) -> None:
-        """Run a round, compare some commits, and say what was done."""
-        from lakebed.clients.migrate.rounds import run_round  # it is slow to import
+        """Run a round, verify some commits, and print the results."""
+        from lakebed.clients.migrate.rounds import run_round  # slow to import
 
         if dry_run:
             _print_what_is_there(source, plan)
@@ -356,7 +356,7 @@ class _Target:
 
     def _verify(self, source: "LakeFSSource", plan: "Plan", count: int) -> None:
         from lakebed.clients.migrate import verify
-        from lakebed.engine.model import RepositoryID  # it is slow to import
+        from lakebed.engine.model import RepositoryID  # slow to import
 
         commits = list(source.refs.commits())
         if 0 <= count < len(commits):

@@ -28,7 +28,7 @@ def create(
         str, typer.Option("--description", "-d", help="What those who look at it should know.")
     ] = "",
 ) -> None:
-    """Propose to merge a branch into another.
+    """Create a pull request to merge a branch into another.
 
     lakebed pr create lakefs://my-repo/dev lakefs://my-repo/main --title "New lakes"
     """
@@ -52,7 +52,7 @@ def list_pulls(
     ] = "open",
     page: PageOptions,
 ) -> None:
-    """List the pull requests of a repository, the newest first."""
+    """List the pull requests of a repository, newest first."""
     session.output.table(
         list_some(
             page.amount,
@@ -113,6 +113,6 @@ def close(session: Session, repository: RepositoryArgument, pull_request: IdArgu
 
 
 def _name_conflicts(error: Refused) -> None:
-    """Name the objects that both sides changed, if that is why a merge was refused."""
+    """Print the conflicting objects of a refused merge, if any."""
     for path in error.said.conflicts:
         warn(f"conflict: {printable(path)}")

@@ -1,4 +1,4 @@
-"""`lakebed purge`: delete objects from all history."""
+"""`lakebed purge`: delete objects permanently, from all commits."""
 
 import time
 from typing import Annotated, Final
@@ -33,7 +33,7 @@ def purge_object(
         bool, typer.Option("--wait", help="Wait for the end of the purge, and show its report.")
     ] = False,
 ) -> None:
-    """Delete the bytes of objects from all history; commits and their ids stay.
+    """Delete the bytes of objects from all commits; commits and their ids are unchanged.
 
     lakebed purge object lakefs://my-repo --path people/ada.json --reason "asked for on 2 May"
     """
@@ -68,7 +68,7 @@ def purge_status(
     *,
     wait: Annotated[bool, typer.Option("--wait", help="Wait for the end of the purge.")] = False,
 ) -> None:
-    """Show how far a purge has come, or its report; a purge is known for a day after its end.
+    """Show the progress of a purge, or its report for a day after its end.
 
     lakebed purge status lakefs://my-repo 4f1c8a02b7d9e6f35a11
     """
@@ -108,7 +108,7 @@ def _end_of(session: Session, repository: RepositoryUri, task_id: str) -> PurgeT
 
 
 def _show(session: Session, repository: RepositoryUri, status: PurgeTaskStatus) -> None:
-    """Show the report of a purge that has ended."""
+    """Show the report of a completed purge."""
     if status.error:
         raise CommandError(status.error.message)
     report = status.result

@@ -33,7 +33,7 @@ def create_tag(
     ] = False,
     skip_hooks: SkipHooksOption = False,
 ) -> None:
-    """Name a commit for good.
+    """Create a tag for a commit.
 
     lakebed tag create lakefs://my-repo/v1 lakefs://my-repo/main
     """
@@ -44,7 +44,7 @@ def create_tag(
     except Refused as error:
         if not force or error.status != HTTPStatus.CONFLICT:
             raise
-        # Before the tag goes: whether there is a commit for the new one.
+        # Resolved before the old tag is deleted.
         body.ref = client.commits.get(repository, ref.ref).id
         client.tags.delete(repository, tag.ref, ForceSkipQuery(skip_hooks=skip_hooks))
         made = client.tags.create(repository, body, query)
@@ -64,7 +64,7 @@ def list_tags(session: Session, repository: RepositoryArgument, *, page: PageOpt
 
 @client_command(tag_app, "show")
 def show_tag(session: Session, tag: TagArgument) -> None:
-    """Show the commit that a tag names."""
+    """Show the commit of a tag."""
     session.output.record(session.client.tags.get(tag.repository, tag.ref))
 
 
@@ -76,7 +76,7 @@ def delete_tag(
     skip_hooks: SkipHooksOption = False,
     yes: YesOption = False,
 ) -> None:
-    """Delete a tag; its commit stays."""
+    """Delete a tag; its commit is kept."""
     session.confirm(f"Delete the tag {tag}?", yes=yes)
     query = ForceSkipQuery(skip_hooks=skip_hooks)
     session.client.tags.delete(tag.repository, tag.ref, query)
@@ -85,7 +85,7 @@ def delete_tag(
 
 @client_command(dump_app, "refs-dump")
 def refs_dump(session: Session, repository: RepositoryArgument) -> None:
-    """Write down branches, tags and commits beside the data, and print where.
+    """Dump branches, tags and commits into the storage, and print the location.
 
     lakebed refs-dump lakefs://my-repo > refs.json
     """
@@ -102,7 +102,7 @@ def refs_restore(
         Path, typer.Option(metavar="FILE", help="What refs-dump printed; - is the input.")
     ],
 ) -> None:
-    """Restore branches, tags and commits into a bare repository over the same data."""
+    """Restore branches, tags and commits into a bare repository with the same data."""
     dump = read_json(manifest, RefsDump, "what refs-dump prints")
     session.client.repositories.restore(repository.repository, dump)
     session.output.done(f"Restored the refs of {repository}")

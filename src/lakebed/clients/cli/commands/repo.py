@@ -70,7 +70,7 @@ def create_bare(
     default_branch: DefaultBranchOption = "main",
     read_only: ReadOnlyOption = False,
 ) -> None:
-    """Create a repository without a branch or a commit, to restore one into."""
+    """Create a repository without branches and commits, to restore a dump into."""
     creation = RepositoryCreation(
         name=repository.repository,
         storage_namespace=namespace,
@@ -112,7 +112,7 @@ def delete(
         bool, typer.Option("--purge", help="Its data too, when a day has passed.")
     ] = False,
 ) -> None:
-    """Delete a repository, with its branches, tags and commits; its data stays in the storage."""
+    """Delete a repository with its branches, tags and commits; objects are kept in the storage."""
     what = "all its branches, commits and data" if purge else "all its branches and commits"
     session.confirm(f"Delete {repository} with {what}?", yes=yes)
     session.client.repositories.delete(repository.repository, ForceQuery(force=force))
@@ -135,7 +135,7 @@ def purge_left(
         bool, typer.Option("--confirm", help="Do it. Without this, show what there is.")
     ] = False,
 ) -> None:
-    """Delete the data that a deleted repository has left, once it was deleted a day ago.
+    """Delete the objects left by a deleted repository, a day after its deletion.
 
     lakebed repo purge lakefs://my-repo --confirm
     """
@@ -161,7 +161,7 @@ def purge_left(
 
 
 def _purge(session: Session, repository: RepositoryUri) -> str:
-    """Ask for the data of a deleted repository to be deleted; return a sentence about it."""
+    """Request the deletion of a deleted repository's objects; return a result sentence."""
     found = session.client.purges.purge_repository(repository.repository).results
     places = ", ".join(f"{item.storage_namespace} after {stamp(item.due)}" for item in found)
     return f"The server deletes its data: {places}. Until then nothing is lost."
@@ -183,7 +183,7 @@ def set_metadata(
     repository: RepositoryArgument,
     pairs: Annotated[list[str], typer.Argument(metavar="NAME=VALUE", help="What to set.")],
 ) -> None:
-    """Set metadata of a repository, other names stay.
+    """Set metadata of a repository; other names are unchanged.
 
     lakebed repo metadata set lakefs://my-repo owner=ada
     """

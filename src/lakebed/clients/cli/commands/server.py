@@ -1,6 +1,6 @@
 """`lakebed run`, `quickstart` and `config check`: start a server, or check its settings.
 
-The server is imported when one of them runs, so that the other commands start fast.
+The server is imported on demand, so that other commands start fast.
 """
 
 import os
@@ -37,8 +37,8 @@ def run(
 ) -> None:
     """Run a server.
 
-    Settings come from the file, from variables like LAKEBED_SERVER__LISTEN__PORT, and from the
-    flags; later ones win. `lakebed config check` shows the result.
+    Settings come from the file, from environment variables such as LAKEBED_SERVER__LISTEN__PORT,
+    and from flags; later ones win. `lakebed config check` shows the result.
     """
     _check_installed()
     from lakebed.server.config_files import load
@@ -50,7 +50,7 @@ def run(
 
 
 def _say_ready(endpoint: str) -> None:
-    """Say that a server is ready, and what it waits for if it is a new one."""
+    """Print the address of a ready server and, if needed, the command for its setup."""
     from lakebed.clients.http.setup import waits_for_setup
 
     typer.echo(f"lakebed is ready at {endpoint}")
@@ -70,9 +70,9 @@ def quickstart(
         bool, typer.Option("--sample/--no-sample", help="Begin with a sample repository.")
     ] = True,
 ) -> None:
-    """Start a server with everything in one folder, ready to try out.
+    """Start a server for evaluation, with all data in one directory.
 
-    Starting it again in the same folder keeps everything.
+    Starting it again in the same directory keeps all data.
     """
     _check_installed()
     from lakebed.server import quickstart as steps
@@ -92,18 +92,18 @@ def quickstart(
 
 
 def _check_installed() -> None:
-    """Refuse at once where only the client is installed."""
+    """Fail early if only the client is installed."""
     if any(find_spec(package) is None for package in OF_THE_SERVER):
         raise MissingExtraError("the server", "server")
 
 
 def check(*, config: ServerConfigOption = None) -> None:
-    """Check the settings, open the database, and print what they come to; secrets are masked.
+    """Check the settings, the database and the storage, and print the effective settings.
 
-    A storage in a cloud gets one signed request. All problems are told at once. A new database gets
-    what a server needs in it, except that a file which is not there yet is not made.
+    Secrets are masked. A cloud storage gets one signed request. All problems are reported together.
+    A new database is initialized, except that a missing file is not created.
     """
-    import yaml  # only this command needs it
+    import yaml  # slow to import, needed only here
 
     from lakebed.server.config_files import read
     from lakebed.server.processes.preflight import (
@@ -133,7 +133,7 @@ def _welcome(endpoint: str, pair: "KeyPair | None", data_dir: Path, garbage: str
 
     from lakebed.server.quickstart import log_file
 
-    console = Console(highlight=False, soft_wrap=True)  # lines to be copied must stay lines
+    console = Console(highlight=False, soft_wrap=True)  # no line breaks in lines to be copied
     console.print(f"\n[bold green]Lakebed is ready[/] at [bold]{endpoint}[/]")
     folder = data_dir.absolute()
     console.print(f"[dim]Everything is kept in {folder}. Ctrl-C stops the server.[/]")
@@ -165,5 +165,5 @@ def _commands(endpoint: str, pair: "KeyPair") -> list[str]:
 
 
 def _program() -> str:
-    """How to call this program from another terminal."""
+    """Return the command that runs this program from another terminal."""
     return "lakebed" if shutil.which("lakebed") else str(Path(sys.argv[0]).absolute())

@@ -1,4 +1,4 @@
-"""`lakebed config` and `lakebed setup`: where the server is, and its first administrator."""
+"""`lakebed config` and `lakebed setup`: the client's settings, and the first administrator."""
 
 import os
 import sys
@@ -20,7 +20,7 @@ from lakebed.clients.http.settings import load_endpoint, normal_endpoint, read_f
 from lakebed.wire.config import Setup
 
 config_app = new_app("Write down where the server is; check the settings of a server.")
-config_app.info.cls = TyperGroup  # it does something without a command, too
+config_app.info.cls = TyperGroup  # also works without a subcommand
 config_app.command("check")(check)
 setup_app = new_app()
 
@@ -37,11 +37,10 @@ def write_config(
         str | None, typer.Option(metavar="KEY", help="Your access key's id.")
     ] = None,
 ) -> None:
-    """Write the address of the server and your keys to ~/.lakectl.yaml, or to the file of --config.
+    """Save the server's address and your keys to ~/.lakectl.yaml, or to the file of --config.
 
-    What is not given is asked for. The secret is read from the terminal or from the input, so that
-    neither the list of processes nor the history of the shell has it. Other settings in the file
-    stay as they are.
+    Missing values are asked for. The secret is read from the terminal or from stdin, to keep it out
+    of the process list and the shell's history. Other settings in the file are preserved.
     """
     if context.invoked_subcommand is not None:
         return
@@ -68,7 +67,7 @@ def _given(value: str | None, title: str, before: str | None) -> str:
 
 
 def _secret(before: str | None) -> str:
-    """Read the secret; an empty answer keeps the one that is there."""
+    """Read the secret; an empty input keeps the current one."""
     hint = " (empty: as it is)" if before else ""
     asked = sys.stdin.isatty()
     secret = getpass(f"Secret access key{hint}: ") if asked else sys.stdin.readline()
@@ -79,8 +78,8 @@ def _secret(before: str | None) -> str:
 
 
 def _write(file: Path, content: dict[str, Any]) -> None:
-    """Replace the file by one that only its owner reads."""
-    import yaml  # only this command writes it
+    """Replace the file by one readable only by its owner."""
+    import yaml  # slow to import, needed only here
 
     handle, draft = tempfile.mkstemp(dir=file.absolute().parent, prefix=".lakectl-")
     try:
@@ -98,7 +97,7 @@ def setup(
     *,
     user_name: Annotated[str, typer.Option(metavar="NAME", help="The user's name.")] = "admin",
 ) -> None:
-    """Make the first administrator of a new server, with an access key. Its secret is shown once.
+    """Create the first administrator of a new server, with an access key. Its secret is shown once.
 
     lakebed setup --endpoint http://127.0.0.1:8000
     """

@@ -1,6 +1,6 @@
-"""`lakebed fs cp`, `mv` and `stage`: objects that get another name, without being sent anywhere.
+"""`lakebed fs cp`, `mv` and `stage`: new paths for objects, without a transfer of data.
 
-The server copies, and where it can, it copies nothing but the name: see docs/command-line.md.
+The server copies; if possible, only the reference: see docs/command-line.md.
 """
 
 from collections.abc import Iterator
@@ -74,12 +74,12 @@ def mv(
     recursive: RecursiveOption = False,
     parallelism: ParallelismOption = 10,
 ) -> None:
-    """Move an object or a folder, on a branch or to another branch of the same repository.
+    """Move an object or a folder within a branch, or to another branch of the repository.
 
     lakebed fs mv lakefs://my-repo/main/a.csv lakefs://my-repo/main/b.csv
     """
     _check(source, target)
-    # Before anything is copied: from a tag or a commit nothing can be removed.
+    # Checked before copying: tags and commits are read-only.
     session.client.branches.get(source.repository, source.ref)
     if recursive:
         _move_folder(session, source, target, parallelism)
@@ -106,7 +106,7 @@ def stage(
     ] = None,
     meta: MetaOption = None,
 ) -> None:
-    """Name an object that is in the storage already, outside of all repositories.
+    """Register an existing object of the storage (no copy).
 
     lakebed fs stage lakefs://my-repo/main/a.csv --location s3://b/a.csv --size 9 --checksum 0f
     """
@@ -124,7 +124,7 @@ def stage(
 
 
 def _move_folder(session: Session, source: PathUri, target: PathUri, parallelism: int) -> None:
-    """Copy everything, then remove what was copied."""
+    """Copy all objects, then remove the copied ones."""
     report = TransferReport("moved")
     copied = _copy_folder(session, source, target, report, parallelism)
     failed = 0
@@ -141,7 +141,7 @@ def _move_folder(session: Session, source: PathUri, target: PathUri, parallelism
 def _copy_folder(
     session: Session, source: PathUri, target: PathUri, report: TransferReport, parallelism: int
 ) -> list[str]:
-    """Copy all that is below a folder; return the paths of what was copied."""
+    """Copy all objects below a folder; return the copied paths."""
     if (source.repository, source.ref) == (target.repository, target.ref) and (
         target.prefix.startswith(source.prefix)
     ):
@@ -174,10 +174,10 @@ def _copy(session: Session, path: str, source: PathUri, target: PathUri) -> Obje
 
 
 def _check(source: PathUri, target: PathUri) -> None:
-    """Refuse what no server can do.
+    """Check that source and target are different paths of one repository.
 
     Raises:
-        Misuse: The two are in different repositories, or the same.
+        Misuse: They are not.
     """
     if source.repository != target.repository:
         raise Misuse(
@@ -188,10 +188,10 @@ def _check(source: PathUri, target: PathUri) -> None:
 
 
 def _named(source: PathUri, target: PathUri) -> PathUri:
-    """Return where an object goes: into a folder, under its own name.
+    """Return the target of an object; in a folder, it keeps its name.
 
     Raises:
-        Misuse: The source is a folder, or the object would go where it is.
+        Misuse: The source is a folder, or the same as the target.
     """
     parse_object(str(source))
     if not source.name:

@@ -40,14 +40,14 @@ def download(
     pre_sign: PreSignOption = False,
     no_progress: NoProgressOption = False,
 ) -> None:
-    """Download an object or a folder. Files that are there and equal are left as they are.
+    """Download an object or a folder. Equal files are skipped.
 
     lakebed fs download lakefs://my-repo/main/a.csv a.csv
     """
     if not recursive and not source.name:
         raise Misuse(f"{source} is a folder: pass -r to download what is in it")
     report = TransferReport("downloaded", goes_on=True)
-    # The parts of one object, or several objects at a time.
+    # Parallel parts of one object, or parallel objects.
     fetcher = _Fetcher(session, part_size, 1 if recursive else parallelism, pre_sign=pre_sign)
     title = f"Downloading {source}" if recursive else source.name
     with progress(session, title, hidden=no_progress) as bar, report.told_if_interrupted():
@@ -61,7 +61,7 @@ def download(
 
 
 class _Fetcher:
-    """Fetches objects, each in the way that suits it."""
+    """Downloader of objects, whole or in parts."""
 
     def __init__(
         self, session: Session, part_size: int, parallelism: int, *, pre_sign: bool
@@ -72,7 +72,7 @@ class _Fetcher:
         self._pre_sign = pre_sign
 
     def fetch(self, uri: PathUri, file: Path, found: ObjectStats, step: Step) -> int | None:
-        """Download an object that is not there yet; return its size, None if it is there."""
+        """Download an object; return its size, or None if the file is already equal."""
         if is_there(file, found):
             step(found.size_bytes or 0)
             return None

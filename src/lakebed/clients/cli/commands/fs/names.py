@@ -1,4 +1,4 @@
-"""Keys and file names: which key a file gets, and which file a key may become."""
+"""Mapping between keys and file names."""
 
 import os
 import stat
@@ -11,22 +11,20 @@ from lakebed.clients.cli.errors import UnsafeKey
 
 @dataclass(frozen=True, slots=True)
 class FoundFile:
-    """A file found in a folder."""
+    """A file in a directory."""
 
     path: Path
     name: str
-    """Relative to the folder, with `/` between the parts."""
+    """Path relative to the directory, with `/` as separator."""
     problem: str | None = None
-    """Why it cannot be uploaded."""
+    """Why the file cannot be uploaded, or None."""
 
 
 def files_below(folder: Path) -> Iterator[FoundFile]:
-    """All files below a folder, in the order of their names, found as they are asked for.
-
-    What cannot be uploaded is given too, with its problem: nothing is left out in silence.
+    """Yield all files below a directory in order, including files that cannot be uploaded.
 
     Raises:
-        OSError: A folder cannot be read.
+        OSError: A directory cannot be read.
     """
     for parent, folders, files in os.walk(folder, onerror=_raise):
         for name in sorted(name for name in folders if Path(parent, name).is_symlink()):
@@ -58,10 +56,10 @@ def _problem(path: Path) -> str | None:
 
 
 def file_for(key: str, *, prefix: str, folder: Path) -> Path:
-    """Where in a folder an object goes that was found below a prefix.
+    """Return the file for an object below a prefix.
 
     Raises:
-        UnsafeKey: It would leave the folder, or share its place with another key.
+        UnsafeKey: The file would be outside of the directory, or clash with another key.
     """
     name = key.removeprefix(prefix)
     parts = name.split("/")
@@ -77,11 +75,11 @@ def file_for(key: str, *, prefix: str, folder: Path) -> Path:
 
 
 def make_parent(file: Path, *, folder: Path, key: str) -> None:
-    """Make the folder that a file goes to.
+    """Create the parent directory of a file.
 
     Raises:
-        UnsafeKey: A link that is there already leads out of the folder.
-        OSError: It cannot be made.
+        UnsafeKey: An existing link leads out of the target directory.
+        OSError: The directory cannot be created.
     """
     file.parent.mkdir(parents=True, exist_ok=True)
     if not file.parent.resolve().is_relative_to(folder.resolve()):

@@ -1,4 +1,4 @@
-"""`lakebed fs ls`, `cat`, `stat`, `presign`, `rm` and `update-metadata`: objects where they are."""
+"""`lakebed fs ls`, `cat`, `stat`, `presign`, `rm` and `update-metadata`."""
 
 import sys
 from typing import Annotated, Final
@@ -54,7 +54,7 @@ def ls(
         bool, typer.Option("--recursive", "-r", help="What is in the folders, too.")
     ] = False,
 ) -> None:
-    """List objects and folders by prefix; of a repository, its branches.
+    """List objects and folders by prefix, or the branches of a repository.
 
     lakebed fs ls lakefs://my-repo/main/folder/
     """
@@ -73,7 +73,7 @@ def _line(item: ObjectStats) -> str:
 
 
 def cat(session: Session, path: ObjectArgument, *, pre_sign: PreSignOption = False) -> None:
-    """Write an object to the output, as it is.
+    """Write an object to stdout, unchanged.
 
     lakebed fs cat lakefs://my-repo/main/a.csv
     """
@@ -94,7 +94,7 @@ def stat(session: Session, path: ObjectArgument, *, pre_sign: PreSignOption = Fa
 
 
 def presign(session: Session, path: ObjectArgument) -> None:
-    """Print an address under which anyone can read an object for a while."""
+    """Print a URL that gives anyone temporary read access to an object."""
     found = stat_object(session.client, path, presign=True)
     address = found.physical_address
     session.output.done(address, {"url": address, "expiry": found.physical_address_expiry})
@@ -133,7 +133,7 @@ def rm(
         ),
     ] = 1,
 ) -> None:
-    """Remove an object from a branch; commits keep it.
+    """Remove an object from a branch; commits are unchanged.
 
     lakebed fs rm lakefs://my-repo/main/a.csv
     """
@@ -148,10 +148,10 @@ def rm(
 
 
 def _check_object(session: Session, path: PathUri) -> None:
-    """Refuse to remove what is not there: the server would say that it is gone.
+    """Refuse to remove a missing object: the server would report success.
 
     Raises:
-        CommandError: There is no such object.
+        CommandError: The object does not exist.
     """
 
     def first(prefix: str) -> str | None:
@@ -160,18 +160,18 @@ def _check_object(session: Session, path: PathUri) -> None:
         return next((item.path for item in found), None)
 
     try:
-        # A path comes before all that begin with it.
+        # A path sorts before all paths that it is a prefix of.
         if first(path.path) == path.path:
             return
         if first(path.prefix) is not None:
             raise CommandError(f"{path} is a folder: pass -r to remove all that is in it")
     except Refused:
-        return  # whoever may remove need not be allowed to list
+        return  # removing does not need the permission to list
     raise CommandError(f"there is no object {path}: nothing was removed")
 
 
 def _remove_folder(session: Session, folder: PathUri, concurrency: int) -> None:
-    """Remove page by page, going on past what cannot be removed."""
+    """Remove page by page, continuing after failures."""
     objects, at = session.client.objects, (folder.repository, folder.ref)
     removed, failed = 0, list[ObjectError]()
     pages = list_pages(None, objects.list, *at, ListQuery(prefix=folder.prefix))

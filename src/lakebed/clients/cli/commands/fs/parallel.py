@@ -1,4 +1,4 @@
-"""Many transfers at once: so many at a time, and Ctrl-C ends them soon."""
+"""Parallel transfers that end soon after Ctrl-C."""
 
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -23,21 +23,21 @@ JobT = TypeVar("JobT")
 ResultT = TypeVar("ResultT")
 
 _WAITING_PER_WORKER: Final = 2
-"""Jobs that are made ahead of time, so that no worker waits for a listing."""
+"""Jobs prefetched a worker, so that no worker waits for a listing."""
 _SIGNAL_SECONDS: Final = 0.25
 """Longest wait that a signal may not interrupt; see `_next`."""
 _PARTING_SECONDS: Final = 2.0
-"""How long to wait at the end for transfers that were stopped."""
+"""Time to wait for stopped transfers."""
 _END: Final[object] = object()
 
 
 class Stopped(Exception):
-    """Raised inside transfers that nobody waits for any more."""
+    """Raised inside transfers after a stop."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome(Generic[JobT, ResultT]):
-    """What became of a job: a result or an error."""
+    """Outcome of a job: a result or an error."""
 
     job: JobT
     result: ResultT | None
@@ -45,17 +45,17 @@ class Outcome(Generic[JobT, ResultT]):
 
 
 class Parallel:
-    """Runs jobs on a few threads."""
+    """Runner of jobs on a few threads."""
 
     def __init__(self, parallelism: int) -> None:
         self._parallelism = parallelism
         self._stopped = Event()
 
     def check(self) -> None:
-        """Transfers call this between chunks.
+        """Check for a stop; transfers call this between chunks.
 
         Raises:
-            Stopped: Nobody waits for the result any more.
+            Stopped: The run has ended.
         """
         if self._stopped.is_set():
             raise Stopped
@@ -63,15 +63,15 @@ class Parallel:
     def run(
         self, jobs: Iterable[JobT], work: Callable[[JobT], ResultT]
     ) -> Iterator[Outcome[JobT, ResultT]]:
-        """Do the work on every job; outcomes come as they are ready.
+        """Run all jobs; yield outcomes as they complete.
 
-        An error of one job is its outcome. If making jobs fails, or the caller goes away, the
-        transfers under way end at their next chunk.
+        An error of one job is its outcome. If producing jobs fails, or the caller stops iterating,
+        active transfers end at their next chunk.
         """
         todo: SimpleQueue[JobT] = SimpleQueue()
         done: SimpleQueue[tuple[JobT, ResultT | Exception]] = SimpleQueue()
-        # Not a pool of the standard library: a process waits for its threads before it ends, so
-        # Ctrl-C would not work while a server does not answer.
+        # A standard pool's threads are joined at exit: Ctrl-C would hang while a server does not
+        # respond.
         workers = [
             Thread(target=self._work, args=(todo, done, work), daemon=True)
             for _ in range(self._parallelism)
@@ -102,7 +102,7 @@ class Parallel:
             try:
                 self.check()
                 result: ResultT | Exception = work(job)
-            except Exception as error:  # noqa: BLE001 (it is handed to the caller)
+            except Exception as error:  # noqa: BLE001 (handed to the caller)
                 result = error
             done.put((job, result))
 
@@ -128,7 +128,7 @@ def _part(workers: list[Thread], todo: SimpleQueue[Any]) -> None:
 
 def _outcome(job: JobT, result: ResultT | Exception) -> Outcome[JobT, ResultT]:
     if isinstance(result, NeverReached):
-        raise result  # all others would say the same
+        raise result  # all jobs would fail the same way
     if isinstance(result, LakebedError):
         return Outcome(job, None, str(result))
     if isinstance(result, OSError):

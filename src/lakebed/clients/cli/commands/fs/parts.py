@@ -1,6 +1,6 @@
-"""Large objects, and those behind presigned URLs: several parts at a time, each by itself.
+"""Downloads in parallel parts, for large objects and presigned URLs.
 
-A part whose connection breaks goes on where it was. All parts are of one version of the object.
+An interrupted part resumes. All parts belong to one version of the object.
 """
 
 import hashlib
@@ -37,11 +37,11 @@ PreSignOption = Annotated[
 
 
 def stat_object(client: Client, uri: PathUri, *, presign: bool = False) -> ObjectStats:
-    """Return what the server knows about an object; with `presign`, a URL as its address.
+    """Return the metadata of an object; with `presign`, with a presigned URL as address.
 
     Raises:
-        CommandError: The storage has no such URLs.
-        ClientError: The server refused, or did not answer.
+        CommandError: The storage does not support presigned URLs.
+        ClientError: The server refused, or did not respond.
     """
     query = StatQuery(path=uri.path, presign=presign)
     found = client.objects.stat(uri.repository, uri.ref, query)
@@ -61,24 +61,24 @@ def fetch_in_parts(
     parallelism: int = 1,
     pre_sign: bool = False,
 ) -> int:
-    """Download an object to a file, which appears when it is complete and not before.
+    """Download an object to a file, which appears when it is complete.
 
     Args:
-        client: The server.
+        client: The client of the server.
         source: The object.
         target: The file.
-        found: What is known about the object: its size and checksum.
+        found: Size and checksum of the object.
         step: Called with the size of each chunk.
-        part_size: How large a part is.
-        parallelism: So many parts at a time.
-        pre_sign: Whether to read from the storage itself.
+        part_size: Size of a part.
+        parallelism: Number of parallel parts.
+        pre_sign: Whether to read from the storage directly.
 
     Returns:
-        Its size in bytes.
+        The size in bytes.
 
     Raises:
-        ClientError: The server refused, or the connection broke again and again.
-        CommandError: The object was replaced meanwhile, or arrived damaged.
+        ClientError: The server refused, or the connection broke repeatedly.
+        CommandError: The object was replaced during the download, or corrupted in transit.
         OSError: The file cannot be written.
     """
     size = found.size_bytes or 0
@@ -102,7 +102,7 @@ def fetch_in_parts(
 
 
 class _Part:
-    """Fetches parts of one object."""
+    """Downloader of parts of one object."""
 
     def __init__(
         self, client: Client, source: PathUri, url: str | None, checksum: str, step: Step
@@ -114,9 +114,9 @@ class _Part:
         self._step = step
 
     def fetch(self, draft: Path, start: int, end: int) -> None:
-        """Write the bytes from `start` up to `end` to a file, at their place."""
+        """Write the bytes from `start` up to `end` to the same position in a file."""
         tries = 0
-        # Opened once more: a part that is late writes to no other file.
+        # Opened again, so that a late part cannot write to another file.
         with draft.open("r+b") as file:
             file.seek(start)
             while start < end:
@@ -131,7 +131,7 @@ class _Part:
                         raise
 
     def _chunks(self, start: int, end: int) -> Iterator[bytes]:
-        # The file shall hold the object's own bytes.
+        # The stored bytes, without content encoding.
         headers = {"Range": f"bytes={start}-{end - 1}", "Accept-Encoding": "identity"}
         with self._ask(headers) as response:
             if response.status_code != HTTPStatus.PARTIAL_CONTENT:

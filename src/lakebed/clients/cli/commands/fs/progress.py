@@ -1,4 +1,4 @@
-"""How transfers are going, as a bar on a terminal, and what became of them."""
+"""Progress bars and summaries of transfers."""
 
 import sys
 from collections.abc import Iterable, Iterator
@@ -12,22 +12,22 @@ from lakebed.clients.cli.output import printable, size, warn
 from lakebed.clients.cli.session import Session
 
 _FAILURES_MAX: Final = 100
-"""After so many, the rest will most likely fail too."""
+"""After so many failures, give up."""
 
 NoProgressOption = Annotated[bool, typer.Option("--no-progress", help="Show no bar.")]
 
 
 class Bar:
-    """Takes each step of a transfer, from any thread; shows nothing."""
+    """Receiver of progress from any thread; displays nothing."""
 
     def __call__(self, step: int) -> None:
-        """So many bytes or objects more are done."""
+        """Count transferred bytes or objects."""
 
     def end_file(self) -> None:
-        """One file more is done."""
+        """Count a completed file."""
 
     def expect(self, sizes: Iterable[int]) -> None:
-        """Find out how much more there is to do, if that is shown: the size of each file."""
+        """Announce the sizes of further files, if displayed."""
 
 
 class _ShownBar(Bar):
@@ -62,11 +62,11 @@ def progress(
     total: int | None = None,
     hidden: bool = False,
 ) -> Iterator[Bar]:
-    """Show a bar; the caller gets what to call with each step."""
+    """Show a bar, and yield the receiver of progress."""
     if hidden or session.output.as_json or not sys.stderr.isatty():
         yield Bar()
         return
-    from rich.console import Console  # slow to load, and for terminals only
+    from rich.console import Console  # slow to load, only for terminals
     from rich.progress import (
         BarColumn,
         DownloadColumn,
@@ -79,7 +79,7 @@ def progress(
     )
     from rich.table import Column
 
-    # The title gives way to the figures, which are never cut.
+    # The title is truncated, the figures never.
     title_column = Column(ratio=2, no_wrap=True, overflow="ellipsis")
     whole = Column(no_wrap=True)
     measures = (
@@ -105,13 +105,13 @@ def progress(
 
 
 class TransferReport:
-    """Counts transfers, and names each that failed when it does."""
+    """Counter of transfers; reports each failure immediately."""
 
     def __init__(self, done: str, *, goes_on: bool = False) -> None:
         self._done = done
-        """What happened to objects, in a word: "copied"."""
+        """Participle of the operation, such as "copied"."""
         self._goes_on = goes_on
-        """Whether the same command, called again, leaves out what is done."""
+        """Whether running the command again skips completed objects."""
         self._count = 0
         self._skipped = 0
         self._size_bytes = 0
@@ -119,14 +119,14 @@ class TransferReport:
 
     @property
     def is_empty(self) -> bool:
-        """Whether there was nothing to do."""
+        """Whether the report has no items."""
         return not self._count and not self._skipped and not self._failed
 
     def add(self, name: str, size_bytes: int | None, error: str | None) -> None:
-        """Note one outcome; a size of None means that nothing was to be done.
+        """Count an outcome; a size of None means skipped.
 
         Raises:
-            Incomplete: Too many have failed to go on.
+            Incomplete: Too many have failed.
         """
         if error is None and size_bytes is None:
             self._skipped += 1
@@ -145,7 +145,7 @@ class TransferReport:
 
     @contextmanager
     def told_if_interrupted(self) -> Iterator[None]:
-        """Say what was done if the user ends it."""
+        """Print a summary after Ctrl-C."""
         try:
             yield
         except KeyboardInterrupt:
@@ -158,10 +158,10 @@ class TransferReport:
         return f"{self._count} object(s), {size(self._size_bytes)}"
 
     def show(self, session: Session, what: str) -> None:
-        """Say how it went.
+        """Print the summary.
 
         Raises:
-            Incomplete: Something failed.
+            Incomplete: An item failed.
         """
         there = f"; {self._skipped} were there already" if self._skipped else ""
         session.output.done(

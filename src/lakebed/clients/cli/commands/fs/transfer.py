@@ -1,4 +1,4 @@
-"""The bytes of one object, on their way there or back: in chunks, and checked at the end."""
+"""Transfer of one object's bytes, in chunks, with verification."""
 
 import atexit
 import hashlib
@@ -23,7 +23,7 @@ _MD5_DIGITS: Final = 32
 _BYTES: Final = "application/octet-stream"
 _COMPRESSED: Final = {"gzip": "application/gzip", "bzip2": "application/x-bzip2"}
 _TYPES: Final = mimetypes.MimeTypes()
-"""Python's own list: the same on every machine."""
+"""Python's built-in table, the same on every machine."""
 _MORE_TYPES: Final = {
     ".avro": "application/vnd.apache.avro",
     ".jsonl": "application/jsonl",
@@ -32,13 +32,13 @@ _MORE_TYPES: Final = {
     ".yaml": "application/yaml",
     ".yml": "application/yaml",
 }
-"""What that list does not have."""
+"""Types missing in Python's table."""
 
 _drafts: set[Path] = set()
-"""Files that are not complete yet."""
+"""Incomplete files."""
 
 Step = Callable[[int], None]
-"""Called with the size of each chunk; it may raise to end the transfer."""
+"""Called with the size of each chunk; may raise to end the transfer."""
 
 
 def send_file(
@@ -50,17 +50,17 @@ def send_file(
     content_type: str | None = None,
     pre_sign: bool = False,
 ) -> ObjectStats:
-    """Upload an open file from its current place to its end; with `pre_sign`, to the storage.
+    """Upload the rest of an open file; with `pre_sign`, directly to the storage.
 
-    Without a content type, it is the one that the object's name suggests.
+    The default content type is guessed from the name of the object.
 
     Returns:
-        The server's description of the new object.
+        The metadata of the new object.
 
     Raises:
-        ClientError: The server refused it, or did not answer.
-        CommandError: The file became shorter during the upload.
-        Damaged: The server received other bytes than were sent.
+        ClientError: The server refused, or did not respond.
+        CommandError: The file was truncated during the upload.
+        Damaged: The data was corrupted in transit.
     """
     size = os.fstat(source.fileno()).st_size - source.tell()
     checksum = hashlib.md5(usedforsecurity=False)
@@ -89,22 +89,22 @@ def send_file(
 
 
 def content_type_of(name: str) -> str:
-    """Return the type of content that a file's name suggests."""
+    """Guess the content type from a file name."""
     kind, encoding = _TYPES.guess_type(name, strict=False)
     if encoding is not None:
-        return _COMPRESSED.get(encoding, _BYTES)  # what is inside is not what is sent
+        return _COMPRESSED.get(encoding, _BYTES)  # the type of the archive, not of its content
     return kind or _MORE_TYPES.get(PurePosixPath(name).suffix.lower(), _BYTES)
 
 
 def _send_to_storage(
     client: Client, target: PathUri, chunks: Iterator[bytes], size: int, kind: str
 ) -> ObjectStats:
-    """Put bytes where the server says, and name them."""
+    """Upload to a presigned URL, and link the object."""
     on_branch = (target.repository, target.ref)
     place = client.staging.address(*on_branch, AddressQuery(path=target.path, presign=True))
     if not place.presigned_url:
         raise CommandError(f"the storage behind {target} has no addresses of this kind")
-    # Azure wants to know what it is; others do not mind.
+    # Required by Azure, ignored by others.
     headers = {"Content-Length": str(size), "x-ms-blob-type": "BlockBlob"}
     with client.stream_url("PUT", place.presigned_url, content=chunks, headers=headers) as response:
         etag = response.headers.get("ETag", "").strip('"')
@@ -113,7 +113,7 @@ def _send_to_storage(
 
 
 def is_there(file: Path, found: ObjectStats) -> bool:
-    """Whether a file holds what an object holds, as far as its checksum can say."""
+    """Whether a file equals an object, if the checksum can tell."""
     if not (is_md5(found.checksum) and file.is_file()):
         return False
     if file.stat().st_size != found.size_bytes:
@@ -123,14 +123,14 @@ def is_there(file: Path, found: ObjectStats) -> bool:
 
 
 def fetch_file(client: Client, source: PathUri, target: Path, *, step: Step) -> int:
-    """Download an object to a file, which appears when it is complete and not before.
+    """Download an object to a file, which appears when it is complete.
 
     Returns:
-        Its size in bytes.
+        The size in bytes.
 
     Raises:
         ClientError: The server refused, or the connection broke.
-        Damaged: The bytes do not match the server's checksum.
+        Damaged: The data does not match the server's checksum.
         OSError: The file cannot be written.
     """
     with drafted(target) as file:
@@ -139,8 +139,8 @@ def fetch_file(client: Client, source: PathUri, target: Path, *, step: Step) -> 
 
 @contextmanager
 def drafted(target: Path) -> Iterator[BufferedWriter]:
-    """Open a new file that becomes the target at the end of the block, or goes if that fails."""
-    # In the same folder, so that the last step is a rename; short, as the name may be long.
+    """Open a draft that replaces the target at the end of the block, or is removed on failure."""
+    # In the same directory, for a rename; with a short name, as names have a maximum length.
     draft = target.with_name(f".lakebed-{secrets.token_hex(8)}.part")
     _drafts.add(draft)
     try:
@@ -159,19 +159,19 @@ def _remove(draft: Path) -> None:
 
 @atexit.register
 def _remove_drafts() -> None:
-    """Remove the files of transfers that hung when the process ended."""
+    """Remove the drafts of transfers still hanging at exit."""
     for draft in list(_drafts):
         _remove(draft)
 
 
 def read_request(source: PathUri) -> WireRequest[bytes]:
-    """Return the request for the bytes of an object."""
+    """Return the request for the content of an object."""
     return ObjectsAPI.get.request(source.repository, source.ref, ReadQuery(path=source.path))
 
 
 def _fetch(client: Client, source: PathUri, file: BinaryIO, *, step: Step) -> int:
     checksum, size = hashlib.md5(usedforsecurity=False), 0
-    # The file shall hold the object's own bytes.
+    # The stored bytes, without content encoding.
     headers = {"Accept-Encoding": "identity"}
     with client.open(read_request(source), headers=headers) as response:
         for chunk in response.iter_raw():
@@ -184,12 +184,12 @@ def _fetch(client: Client, source: PathUri, file: BinaryIO, *, step: Step) -> in
 
 
 def is_md5(checksum: str) -> bool:
-    """Whether a checksum is one of the content: those of multipart uploads are not."""
+    """Whether a checksum is an MD5 of the content: those of multipart uploads are not."""
     return len(checksum) == _MD5_DIGITS and checksum.isalnum()
 
 
 def compare(expected: str, found: str, uri: PathUri) -> None:
-    """Compare a checksum, if it is one of the content.
+    """Compare MD5 checksums; skip others.
 
     Raises:
         Damaged: They differ.

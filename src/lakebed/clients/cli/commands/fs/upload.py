@@ -43,7 +43,7 @@ def upload(
     pre_sign: PreSignOption = False,
     no_progress: NoProgressOption = False,
 ) -> None:
-    """Upload a file or a folder to a branch. Of a folder, what is there and equal is left out.
+    """Upload a file or a directory to a branch. Equal files of a directory are skipped.
 
     lakebed fs upload -s a.csv lakefs://my-repo/main/a.csv
     """
@@ -66,7 +66,7 @@ def upload(
 
 
 class _Sender:
-    """Uploads files to one place."""
+    """Uploader to one target."""
 
     def __init__(
         self, session: Session, target: PathUri, content_type: str | None, *, pre_sign: bool
@@ -77,7 +77,7 @@ class _Sender:
         self._pre_sign = pre_sign
 
     def named(self, name: str) -> PathUri:
-        """Return the URI of an object in the target, if that is a folder."""
+        """Return the URI of an object below the target."""
         return PathUri(self.target.repository, self.target.ref, f"{self.target.prefix}{name}")
 
     def send(self, uri: PathUri, file: BinaryIO, step: Step) -> ObjectStats:
@@ -101,7 +101,7 @@ def _upload_file(sender: _Sender, source: Path, bar: Bar) -> None:
 
 
 def _upload_input(sender: _Sender, bar: Bar) -> None:
-    """Upload the input through a temporary file: the server needs to know its size first."""
+    """Upload stdin through a temporary file: the server needs the size first."""
     if not sender.target.name:
         raise Misuse(f"{sender.target} is a folder: add the name of the object")
     with tempfile.TemporaryFile() as file:
@@ -141,24 +141,24 @@ def _upload_folder(
 
 
 def _is_empty(sender: _Sender) -> bool:
-    """Whether nothing is in the target yet, so that no file has to be looked for there."""
+    """Whether the target has no objects, so that comparisons can be skipped."""
     target = sender.target
     query, objects = ListQuery(prefix=target.prefix), sender.session.client.objects
     try:
         return not list(list_some(1, objects.list, target.repository, target.ref, query))
     except Refused:
-        return True  # whoever may write need not be allowed to list
+        return True  # writing does not need the permission to list
 
 
 def _has(client: Client, uri: PathUri, file: Path) -> bool:
     try:
         return is_there(file, stat_object(client, uri))
     except Refused:
-        return False  # it is not there, or may not be looked at
+        return False  # missing, or not allowed to read
 
 
 def _possible(source: Path, report: TransferReport) -> Iterator[FoundFile]:
-    """The files that can be uploaded; the others go into the report."""
+    """Yield the files that can be uploaded; report the others."""
     for local in files_below(source):
         if local.problem is None:
             yield local
