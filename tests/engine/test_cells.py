@@ -269,6 +269,17 @@ def test_a_limited_scan_reads_on_behind_cells_without_a_value() -> None:
     assert len(StagedChanges(Cells(store, [token], None), limit=20).begin(20)) == 6
 
 
+def test_a_proposal_that_replaces_one_of_another_version_is_noted_as_passed_over() -> None:
+    """A listing that does not know of it would note that its key is empty."""
+    store, token, version = MemoryStore(ThreadRuntime()), StagingToken("t"), Version(b"v" * 16)
+    name, value = STAGED_PREFIX + b"a", encode(entry(b"a", "new"))
+    scanned = (name, propose(None, value, OTHER))
+    store.set(token.encode(), name, propose(None, value, version))
+    cells = Cells(store, [token], version)
+    assert list(cells.shown(token, [scanned])) == []
+    assert cells.passed_over == [b"a"]
+
+
 @pytest.mark.parametrize("beside", [None, TOMBSTONE, encode(entry(b"a", "old"))])
 def test_a_cell_has_its_value_when_its_proposal_was_taken_away(beside: bytes | None) -> None:
     """And the version of the value; the cell's own version never comes back."""

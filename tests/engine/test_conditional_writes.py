@@ -18,6 +18,7 @@ from lakebed.engine.errors import (
     BranchNotFound,
     PreconditionFailed,
     Protected,
+    ReadOnly,
     Stale,
     TooManyTries,
 )
@@ -345,6 +346,31 @@ def test_a_branch_that_is_deleted_meanwhile_has_nothing_of_it(lake: Kit) -> None
     with pytest.raises(BranchNotFound):
         staging.put(engine, REPOSITORY.id, MAIN, entry(b"a", "w2"), condition=is_now("w1"))
     assert not has_proposal(lake.cell(token))
+
+
+def protect(lake: Kit) -> None:
+    lake.engine().protection.set(REPOSITORY, [MAIN])
+
+
+def make_read_only(lake: Kit) -> None:
+    lake.engine().repositories.set_read_only(REPOSITORY.id, read_only=True)
+
+
+@pytest.mark.parametrize("before", [None, "old"])
+@pytest.mark.parametrize(("forbid", "error"), [(protect, Protected), (make_read_only, ReadOnly)])
+def test_a_write_that_is_forbidden_behind_its_proposal_was_never_visible(
+    lake: Kit, forbid: Callable[[Kit], None], error: type[Exception], before: str | None
+) -> None:
+    if before is not None:
+        put(lake.engine(), b"a", before)
+    engine = lake.at(1, before=False, thing=partial(forbid, lake))
+    with pytest.raises(error):
+        staging.put(
+            engine, REPOSITORY.id, MAIN, entry(b"a", "w1"),
+            condition=if_absent if before is None else is_now(before),
+        )  # fmt: skip
+    assert shown(lake.engine(), b"a") == before
+    assert not has_proposal(lake.cell())
 
 
 @pytest.mark.parametrize("looks", [[False], [True, False]])

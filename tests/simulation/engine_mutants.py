@@ -15,7 +15,7 @@ from lakebed.engine.commits.commit import Committer, _Build
 from lakebed.engine.commits.publish import Publisher, _without
 from lakebed.engine.commits.requests import HELP, CommitProposals, CommitRequest, CommitResult
 from lakebed.engine.commits.reset import Resetter
-from lakebed.engine.errors import NotUnique
+from lakebed.engine.errors import NotUnique, PreconditionFailed
 from lakebed.engine.keys import BRANCHES, CREATING, LIVE, STAGED_PREFIX
 from lakebed.engine.model import Branch, BranchID, Commit, Repository, StagingToken, TagID
 from lakebed.engine.reading import Reading
@@ -244,6 +244,107 @@ def write_before_looking(monkeypatch: pytest.MonkeyPatch) -> None:
 def acknowledge_own_entry(monkeypatch: pytest.MonkeyPatch) -> None:
     """The same, and it takes its own entry, wherever it finds it, for success."""
     _write_before_looking(monkeypatch, own_entry_is_success=True)
+
+
+_CLOSED = (
+    MARK + pb.ProposedEntry(proposal=pb.StagedEntry(), branch_version=b"closed").SerializeToString()
+)
+"""A cell in which nothing can be staged any more."""
+
+
+def _pass_over_closed_cells(monkeypatch: pytest.MonkeyPatch) -> None:
+    settle, look_beside = Cells._settled, Cells._value_in
+
+    def settled(self: Cells, token: StagingToken, item: Item | None) -> Item | None:
+        return item if item and item.value == _CLOSED else settle(self, token, item)
+
+    def value_in(self: Cells, token: StagingToken, row: Pair) -> bytes | None:
+        return None if row[1] == _CLOSED else look_beside(self, token, row)
+
+    monkeypatch.setattr(Cells, "_settled", settled)
+    monkeypatch.setattr(Cells, "_value_in", value_in)
+
+
+class _ClosingWrite:
+    """A conditional write that closes cells of sealed tokens against late writes."""
+
+    def __init__(self, writer: Writer, known: Reading, key: bytes) -> None:
+        self._writer, self._known, self._key = writer, known, key
+        self._value: bytes | None = None
+        self._wrote: dict[StagingToken, Version] = {}
+
+    def attempt(self, value_for: Callable[[Entry | None], bytes | None]) -> bool:
+        """Write once; return whether that was acknowledged."""
+        branch = self._branch()
+        for token, item in zip(branch.tokens, self._read(branch), strict=True):
+            if item is None and token != branch.staging_token:
+                self._swap(token, _CLOSED, ABSENT)
+        cells = self._read(branch)
+        committed = self._writer._reader.committed(
+            self._known.repository, branch.commit_id, self._key
+        )
+        if committed is not None and encode(committed) == self._value:
+            return True
+        if self._value is None or self._value not in {item.value for item in cells if item}:
+            shown = newest(cells)
+            found = committed if shown is None else decode(self._key, shown)
+            self._value = self._judge(branch, lambda: value_for(found))
+        predicate: Predicate = ABSENT if cells[0] is None else cells[0].predicate
+        version = self._swap(branch.staging_token, self._value, predicate)
+        if version is None:
+            return False
+        self._wrote[branch.staging_token] = version
+        return self._branch().version == branch.version
+
+    def _judge(self, branch: Branch, value_for: Callable[[], bytes | None]) -> bytes:
+        try:
+            value = value_for()
+        except PreconditionFailed:
+            for token, version in self._wrote.items():
+                if token not in branch.tokens or self._swap(token, _CLOSED, version) is None:
+                    raise OutcomeUnknown from None
+            raise
+        assert value is not None
+        return value
+
+    def _branch(self) -> Branch:
+        return self._writer._branches.get(self._known.repository, self._known.branch.id)
+
+    def _read(self, branch: Branch) -> list[Item | None]:
+        name = STAGED_PREFIX + self._key
+        return self._writer._store.get_many([(token.encode(), name) for token in branch.tokens])
+
+    def _swap(self, token: StagingToken, value: bytes, predicate: Predicate) -> Version | None:
+        name = STAGED_PREFIX + self._key
+        try:
+            return self._writer._store.set(token.encode(), name, value, predicate)
+        except StoreUnavailable:
+            raise
+        except (PredicateFailed, OutcomeUnknown):
+            return None
+
+
+def close_cells_of_sealed_tokens(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same, but with empty cells of sealed tokens closed, so that nothing comes late.
+
+    A writer that is to be refused closes the cells with its own entry. If it cannot, it does not
+    know the outcome.
+    """
+
+    def write_if(
+        self: Writer,
+        known: Reading,
+        key: bytes,
+        value_for: Callable[[Entry | None], bytes | None],
+        _is_fresh: IsFresh | None,
+    ) -> None:
+        write = _ClosingWrite(self, known, key)
+        for _ in range(self._tries):
+            if write.attempt(value_for):
+                return
+
+    _pass_over_closed_cells(monkeypatch)
+    monkeypatch.setattr(Writer, "_write_if", write_if)
 
 
 def _proposed(key: bytes, cell: bytes) -> pb.StagedEntry | None:

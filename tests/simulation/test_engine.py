@@ -44,6 +44,7 @@ def test_every_seed_passes(name: str, portion: int) -> None:
         (mutants.refuse_after_a_lost_confirmation, "confirmed_lost"),
         (mutants.write_before_looking, "conditional"),
         (mutants.acknowledge_own_entry, "conditional"),
+        (mutants.close_cells_of_sealed_tokens, "conditional_calm"),
         (mutants.show_proposals, "conditional"),
         (mutants.publish_proposals, "conditional"),
         (mutants.take_proposals_for_tombstones, "conditional"),

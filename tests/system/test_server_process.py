@@ -141,6 +141,8 @@ def _answers(served: Served) -> bool:
 def test_the_background_process_cleans_and_comes_back(servers: Servers) -> None:
     served = servers.serve(logging={"level": "debug"}, cleaner={"interval_seconds": 0.1})
     eventually(lambda: served.log().count("cleaner: CleanerCounts(ran=True") >= 2)
+    for once in ("storage: None", "backups: 0"):  # what is asked of the storage at the start
+        assert served.log().count(once) == 1, once
     process = background_of(served, served.worker_pids(2))
     process.kill()
     eventually(lambda: "background process ended" in served.log())

@@ -14,9 +14,12 @@ from lakebed.engine import records_pb2 as pb
 from lakebed.engine.commits.requests import CommitRequest
 from lakebed.engine.committed.files import Cache, Files
 from lakebed.engine.errors import RepositoryNotFound
+from lakebed.engine.keys import STAGED_PREFIX
 from lakebed.engine.model import CommitID
 from lakebed.engine.refs.commits import LAKEFS_SWAPPED_VERSION, LAKEFS_VERSION, compute_id
+from lakebed.engine.staging.cells import encode, propose
 from lakebed.formats import AddressType
+from lakebed.kv import Item
 from lakebed.lake.commits import HeadChanges
 from lakebed.lake.model import new_entry
 from lakebed.reclaim.purge_search import PurgeQuery
@@ -206,6 +209,28 @@ def test_addresses_that_the_storage_cannot_read_are_found(lake: Lake) -> None:
     assert (damage.what, damage.commits) == ("range", [commit.id])
     assert "entry 'bad' has the address 'local:///var/lakefs/x': " in damage.problem
     assert damage.problem.endswith(", and 2 more such entries")
+
+
+def test_addresses_that_conditional_writes_proposed_are_checked(lake: Lake) -> None:
+    """The proposal of a writer that died, and the value beside it."""
+
+    def value(address: str) -> bytes:
+        return encode(
+            new_entry(
+                b"a", address, address_type=AddressType.FULL, size=1, checksum="", modified=0,
+                content_type="", metadata={},
+            )
+        )  # fmt: skip
+
+    branch = lake.engine.branches.get(lake.repository, MAIN)
+    token, key = branch.staging_token.encode(), STAGED_PREFIX + b"a"
+    beside = Item(key, value("s3://bucket/value"), branch.version)
+    lake.store.set(token, key, propose(beside, value("s3://bucket/proposal"), branch.version))
+    problems = [each.problem.partition(": ")[0] for each in checked(lake).damages]
+    assert problems == [
+        "it has the address 's3://bucket/value'",
+        "it has the address 's3://bucket/proposal'",
+    ]
 
 
 @pytest.mark.usefixtures("commits")
