@@ -21,8 +21,8 @@ from lakebed.block import (
     open_block,
 )
 from lakebed.block.drivers.s3.store import S3BlockStore
+from lakebed.server.background import check_storage as check_services
 from lakebed.server.config_files import read
-from lakebed.server.processes.background import check_storage as check_services
 from lakebed.server.processes.preflight import check_storage
 from tests.server.kit import opened
 

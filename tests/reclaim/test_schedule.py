@@ -28,8 +28,8 @@ from lakebed.reclaim.schedule import RunsFailed, measure_age
 from lakebed.reclaim.service import OwnServer
 from lakebed.server import quickstart
 from lakebed.server.app import open_services
+from lakebed.server.background import schedule_of
 from lakebed.server.config_files import load
-from lakebed.server.processes.background import schedule_of
 from lakebed.server.services import Services
 from lakebed.server.settings import (
     AuthSettings,

@@ -7,8 +7,8 @@ import pytest
 from falcon.testing import Result
 
 from lakebed.auth import KeyPair
+from lakebed.server.background import jobs_of
 from lakebed.server.hook_calls import DEPTH_MAX
-from lakebed.server.processes.background import jobs_of
 from tests.kit.receiver import Receiver
 from tests.kit.served import eventually
 from tests.server.kit import ADMIN, REPOSITORY, Server, server

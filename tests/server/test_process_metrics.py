@@ -4,10 +4,10 @@ import pytest
 from prometheus_client import REGISTRY
 
 from lakebed.lake.errors import CatalogError
+from lakebed.server import background
+from lakebed.server.background import BackgroundJob
 from lakebed.server.http import metrics
-from lakebed.server.processes import background
 from lakebed.server.processes import metrics as process_metrics
-from lakebed.server.processes.background import BackgroundJob
 from lakebed.server.processes.metrics import ProcessMetrics
 from tests.server.metrics_kit import values
 

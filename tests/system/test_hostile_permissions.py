@@ -1,11 +1,8 @@
 """A quickstart, and people who want more than they may: other users of the machine, and its own."""
 
-import os
-import stat
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -14,14 +11,13 @@ import pytest
 
 from lakebed.server.quickstart import SAMPLE, WELL_KNOWN_PAIR
 from lakebed.testing.servers.lakebed import lakebed_server
+from tests.kit.permissions import FOR_EVERYONE, open_to_others, usual_umask
 from tests.kit.served import eventually, free_port
 from tests.system.api_kit import RawClient, create_repository
 
 pytestmark = pytest.mark.extended
 
 ADMIN: Final = (WELL_KNOWN_PAIR.access_key_id, WELL_KNOWN_PAIR.secret_access_key)
-FOR_EVERYONE: Final = 0o022
-"""The usual umask."""
 
 
 @pytest.fixture(scope="module")
@@ -72,18 +68,6 @@ def new_user(client: httpx.Client, name: str, *actions: str) -> tuple[str, str]:
     return made["access_key_id"], made["secret_access_key"]
 
 
-def open_to_others(folder: Path) -> list[str]:
-    """What other users may read or write below a folder, with its mode."""
-    found = []
-    for path in folder.rglob("*"):
-        # The server works meanwhile: a draft becomes an object, with the mode that it had.
-        with suppress(FileNotFoundError):
-            mode = path.lstat().st_mode
-            if mode & 0o077:
-                found.append(f"{stat.filemode(mode)} {path.relative_to(folder)}")
-    return found
-
-
 def test_other_users_of_the_machine_read_nothing(client: httpx.Client, folder: Path) -> None:
     on_branch = f"/repositories/{SAMPLE}/branches/main"
     done(client.post(f"{on_branch}/objects", params={"path": "private/x"}, content=b"data"))
@@ -94,8 +78,7 @@ def test_other_users_of_the_machine_read_nothing(client: httpx.Client, folder: P
 
 
 def test_other_users_of_the_machine_read_nothing_of_any_server(tmp_path: Path) -> None:
-    before = os.umask(FOR_EVERYONE)
-    try:
+    with usual_umask():
         data = tmp_path / "data"
         settings: dict[str, dict[str, Any]] = {
             "database": {"url": f"sqlite:///{data}/lakebed.db"},
@@ -110,8 +93,6 @@ def test_other_users_of_the_machine_read_nothing_of_any_server(tmp_path: Path) -
             assert client.post_json(f"{at}/commits", {"message": "m"}).status == 201
             assert {path.name for path in data.iterdir()} >= {"objects", "lakebed.db", "logs"}
             assert open_to_others(data) == []
-    finally:
-        os.umask(before)
 
 
 def test_a_listing_gives_no_urls_to_those_who_may_only_list(client: httpx.Client) -> None:

@@ -50,7 +50,7 @@ def create(settings: ServerSettings) -> WSGIApplication:
     services = open_services(settings)
     if settings.one_process and not settings.in_memory:
         # The database allows no second process.
-        keep_up = import_module("lakebed.server.processes.background").keep_up
+        keep_up = import_module("lakebed.server.background").keep_up
         threading.Thread(target=keep_up, args=(services,), daemon=True, name="background").start()
     return build(services, begin_tracing(settings.tracing))
 

@@ -12,9 +12,9 @@ from pathlib import Path
 from wsgiref.types import WSGIApplication
 
 from lakebed.server.app import begin_tracing, build, open_services
+from lakebed.server.background import keep_up
 from lakebed.server.config_files import load
 from lakebed.server.http import logs
-from lakebed.server.processes.background import keep_up
 from lakebed.server.processes.preflight import CannotStart
 from lakebed.server.settings import ServerSettings
 

@@ -36,10 +36,10 @@ from lakebed.base import tracing
 from lakebed.httpd import WSGIServer
 from lakebed.server import quickstart
 from lakebed.server.app import build, open_services
+from lakebed.server.background import keep_up
 from lakebed.server.config_files import load
 from lakebed.server.http import logs
 from lakebed.server.http.request import RequestRecord
-from lakebed.server.processes.background import keep_up
 from lakebed.server.processes.children import allow_many_connections
 from lakebed.server.processes.preflight import open_port
 from lakebed.server.processes.worker import http_limits

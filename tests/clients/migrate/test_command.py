@@ -20,6 +20,7 @@ from tests.clients.migrate.lakes import FakeLakeFS, entry_of
 from tests.clients.migrate.served import served
 from tests.kit import staging
 from tests.kit.engines import new_engine
+from tests.kit.permissions import open_to_others, usual_umask
 
 SCHEMA = """
 CREATE TABLE graveler_repositories (id text, storage_namespace text,
@@ -148,6 +149,18 @@ def test_a_repository_moves_in_by_rounds(lake: FakeLakeFS, commands: Commands) -
         again = commands.move(endpoint)
         assert again.exit_code == 1
         assert "its last round is over" in again.stderr
+
+
+def test_other_users_of_the_machine_cannot_read_what_is_written(
+    lake: FakeLakeFS, commands: Commands
+) -> None:
+    commands.store_objects(lake)
+    with usual_umask(), served(lake) as endpoint:
+        commands.blocks.chmod(0o755)
+        assert commands.move(endpoint).exit_code == 0
+    assert (commands.blocks / "new" / "lake").is_dir()
+    assert open_to_others(commands.blocks / "new") == []
+    assert [each for each in open_to_others(commands.config.parent) if "lakebed.db" in each] == []
 
 
 def test_from_the_storage_no_metadata_file_is_asked_of_the_server(

@@ -140,7 +140,7 @@ class RestOperation:
         record.operation = route.operation
         identity = None
         if route.needs is not Access.ANYONE:
-            identity = authenticate(services, environ, client=record.client)
+            identity = authenticate(services.auth, environ, client=record.client)
             record.user = identity.user_id
         if route.needs_slot:
             self._admit(record)
@@ -151,7 +151,7 @@ class RestOperation:
         if identity is not None and self._needs_permissions:
             services.auth.authorize(identity, context, *permissions(route, parts, given))
         actor = actor_of(
-            services,
+            services.auth,
             environ,
             identity,
             record,

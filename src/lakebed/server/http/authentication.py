@@ -7,11 +7,10 @@ from wsgiref.types import WSGIEnvironment
 
 import falcon
 
-from lakebed.auth import AuthenticationFailed, Identity
+from lakebed.auth import AuthenticationFailed, AuthService, Identity
 from lakebed.base.actor import Actor, EntryPoint
 from lakebed.server.http.browsers import check_cookie, check_password, is_from_browser
 from lakebed.server.http.request import RequestRecord
-from lakebed.server.services import Services
 
 COOKIE: Final = "internal_auth_session"
 """The cookie with the token of a login; clients know this name."""
@@ -24,7 +23,7 @@ HOOK_DEPTH: Final = "lakebed.hook_depth"
 """WSGI key beside `IDENTITY`: the nesting depth of hooks that call the API."""
 
 
-def authenticate(services: Services, environ: WSGIEnvironment, *, client: str) -> Identity:
+def authenticate(auth: AuthService, environ: WSGIEnvironment, *, client: str) -> Identity:
     """Return the identity of a request: by bearer token, key pair or login cookie.
 
     Raises:
@@ -40,7 +39,7 @@ def authenticate(services: Services, environ: WSGIEnvironment, *, client: str) -
         token = token_of(environ)
         if token is None:
             raise AuthenticationFailed
-        return services.auth.authenticate_token(token)
+        return auth.authenticate_token(token)
     if is_from_browser(environ):
         check_password(environ)
     try:
@@ -48,11 +47,11 @@ def authenticate(services: Services, environ: WSGIEnvironment, *, client: str) -
     except ValueError:  # of the coding, or of UTF-8
         raise AuthenticationFailed from None
     access_key_id, _, secret = pair.partition(":")
-    return services.auth.authenticate(access_key_id, secret, client=client)
+    return auth.authenticate(access_key_id, secret, client=client)
 
 
 def actor_of(
-    services: Services,
+    auth: AuthService,
     environ: WSGIEnvironment,
     identity: Identity | None,
     record: RequestRecord,
@@ -68,7 +67,7 @@ def actor_of(
     return Actor(
         user=identity.user_id,
         unique_id=identity.unique_id,
-        groups=services.auth.groups_of(identity),
+        groups=auth.groups_of(identity),
         access_key_id=identity.access_key_id or "",
         address=record.client,
         request_id=record.request_id,
@@ -95,7 +94,7 @@ def token_of(environ: WSGIEnvironment) -> str | None:
     return value.strip() if scheme.lower() == "bearer" else None
 
 
-def log_out(services: Services, environ: WSGIEnvironment) -> None:
+def log_out(auth: AuthService, environ: WSGIEnvironment) -> None:
     """Revoke the token of a request, if it has a valid one.
 
     Raises:
@@ -105,4 +104,4 @@ def log_out(services: Services, environ: WSGIEnvironment) -> None:
     token = token_of(environ)
     if token is not None:
         with suppress(AuthenticationFailed):
-            services.auth.logout(token)
+            auth.logout(token)

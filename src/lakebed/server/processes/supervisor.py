@@ -36,7 +36,7 @@ from lakebed.server.processes.preflight import CannotStart, check_place, open_po
 from lakebed.server.settings import ServerSettings
 
 APP_FACTORY: Final = "lakebed.server.app:create"
-_BACKGROUND: Final = "lakebed.server.processes.background:main"
+_BACKGROUND: Final = "lakebed.server.background:main"
 _WORKER: Final = "lakebed.server.processes.worker:main"
 # By name: this process does not import the engine.
 _ARROW_MEMORY_VARIABLE: Final = "ARROW_DEFAULT_MEMORY_POOL"

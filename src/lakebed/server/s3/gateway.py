@@ -73,7 +73,7 @@ class S3Gateway:
         self._services.catalog.usage.count()  # occasionally writes to the store
         request = S3Request(self._services, environ, asked, verified, record.client)
         identity = verified.identity
-        actor = actor_of(self._services, environ, identity, record, entry_point=EntryPoint.S3)
+        actor = actor_of(self._services.auth, environ, identity, record, entry_point=EntryPoint.S3)
         try:
             with acting_as(actor):
                 return operation.handle(request)

@@ -205,7 +205,7 @@ class _Logout:
     def on_get(self, request: falcon.Request, response: falcon.Response) -> None:
         try:
             check_page(request.env)  # changes state, although it is a GET
-            log_out(self._services, request.env)
+            log_out(self._services.auth, request.env)
         except Exception as error:  # noqa: BLE001 - the last place that can answer
             answer_error(error, "logout", response)
             return

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 app = new_group("Look into a database, or copy it into another one.")
 
+_PERMISSIONS_OF_OTHERS = 0o077
+
 DatabaseOption = Annotated[str | None, typer.Option(help="The database's URL.", show_default=False)]
 UrlArgument = Annotated[str, typer.Argument(metavar="URL", help="A database, as in database.url.")]
 
@@ -71,6 +73,7 @@ def copy(
 
     if source == target:
         raise Misuse("FROM and TO are the same database")
+    os.umask(_PERMISSIONS_OF_OTHERS)  # TO may be a file, and holds the users of an installation
     runtime = ThreadRuntime()
     before = _open_existing(source, runtime)
     with before.store:

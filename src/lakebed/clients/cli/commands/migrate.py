@@ -283,6 +283,7 @@ class _Target:
         from lakebed.base.runtime import ThreadRuntime  # slow to import
 
         self._settings = settings_of(config, database)
+        os.umask(int(self._settings.processes.umask, 8))  # as in the server that will use the files
         self._stack = ExitStack()
         self.runtime: Runtime = ThreadRuntime()
 

@@ -73,5 +73,5 @@ def login(request: ApiRequest, body: LoginInformation) -> Reply:
 @routes.add(SetupAPI.logout, Access.ANYONE)
 def logout(request: ApiRequest) -> Reply:
     """Revoke the token of the request, and remove the login cookie."""
-    log_out(request.services, request.environ)
+    log_out(request.services.auth, request.environ)
     return Reply(headers={"Set-Cookie": f"{COOKIE}=; Path=/; HttpOnly; SameSite=Strict; Max-Age=0"})
