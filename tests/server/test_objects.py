@@ -308,6 +308,23 @@ def test_an_address_is_linked_on_a_condition(world: Server) -> None:
     assert link(If_Match="*") == 200
 
 
+def test_an_object_elsewhere_is_staged_on_a_condition(world: Server) -> None:
+    world.put("elsewhere", b"there")
+    at = f"/repositories/{REPOSITORY}/branches/main/objects"
+    body = {"physical_address": "mem://other/x", "checksum": "0", "size_bytes": 1}
+
+    def stage(**headers: str) -> int:
+        named = {name.replace("_", "-"): value for name, value in headers.items()}
+        path = {"path": "elsewhere"}
+        return world.call("PUT", at, params=path, json=body, headers=named).status_code
+
+    assert stage(If_None_Match="*") == 412
+    assert stage(If_Match='"other"') == 412
+    objects = f"/repositories/{REPOSITORY}/refs/main/objects"
+    assert world.call("GET", objects, params={"path": "elsewhere"}).content == b"there"
+    assert stage(If_Match="*") == 201
+
+
 def test_staging_by_address(world: Server) -> None:
     backing = f"/repositories/{REPOSITORY}/branches/main/staging/backing"
     given_out = world.call("GET", backing, params={"path": "linked"}).json
