@@ -23,6 +23,7 @@ from lakebed.lake.commits import HeadChanges
 from lakebed.lake.keys import (
     IMPORTS,
     LINKS,
+    MULTIPART_PARTS,
     MULTIPARTS,
     PINS,
     PULLS,
@@ -71,6 +72,17 @@ def test_what_has_expired_is_removed_all_the_same(
     for key in damaged - {TASKS.prefix + b"!", IMPORTS.prefix + b"!", PULLS_MERGING.prefix + b"!"}:
         assert lake.store.get(lake.repository.partition, key).value == value
         assert key.decode() in caplog.text
+
+
+def test_uploads_that_have_expired_go_with_damaged_records_of_parts(lake: Lake) -> None:
+    uploads = [lake.catalog.multiparts.create(REPOSITORY, MAIN, b"a") for _ in range(3)]
+    for upload in uploads:
+        damage(lake, MULTIPART_PARTS, f"{upload.id}/00001".encode(), b"\xff")
+    lake.clock.ahead_seconds += 30 * DAY
+    counts = clean_expired(lake.catalog, lake.clock)
+    assert (counts.multiparts, counts.uncertain) == (3, 0)
+    prefix = MULTIPART_PARTS.prefix
+    assert not list(lake.store.scan(lake.repository.partition, prefix, prefix=prefix))
 
 
 @pytest.mark.parametrize("value", DAMAGED)

@@ -302,6 +302,25 @@ def test_a_link_and_a_completed_upload_need_no_id(
     assert lake.catalog.objects.stat(REPOSITORY, "main", b"a") == first
 
 
+@pytest.mark.parametrize("begin", [linking, completing])
+def test_a_condition_is_judged_again_when_the_entry_is_staged(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch, begin: Callable[[Lake], Callable[[], ObjectStats]]
+) -> None:
+    """Another writer comes between the first check and the staging of the entry."""
+    act = begin(lake)
+    put = Stager.put
+
+    def overtaken(*args: Any, **kwargs: Any) -> object:
+        monkeypatch.setattr(Stager, "put", put)
+        lake.upload(b"a", "another writer")
+        return put(*args, **kwargs)
+
+    monkeypatch.setattr(Stager, "put", overtaken)
+    with pytest.raises(PreconditionFailed):
+        act()
+    assert lake.text("main", b"a") == "another writer"
+
+
 def test_the_condition_is_asked_about_entries_of_others(lake: Lake) -> None:
     asked: list[Entry | None] = []
 

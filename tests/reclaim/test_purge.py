@@ -242,6 +242,26 @@ def test_what_is_uploaded_meanwhile_to_the_path_stays(
         lake.text("main", b"b")
 
 
+def test_what_is_uploaded_behind_the_first_search_stays(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only that search goes beyond the request, for clocks that are ahead."""
+    lake.upload(b"a", "secret")
+    search, searches = PurgeSearch.tables, 0
+
+    def searching(self: PurgeSearch) -> Iterator[pa.Table]:
+        nonlocal searches
+        yield from search(self)
+        searches += 1
+        if searches == 1:
+            lake.upload(b"a", "harmless")
+
+    monkeypatch.setattr(PurgeSearch, "tables", searching)
+    assert purge(lake, by_path("a")).deleted == 1
+    assert searches > 1
+    assert lake.text("main", b"a") == "harmless"
+
+
 def test_what_a_server_with_a_fast_clock_uploaded_goes(lake: Lake) -> None:
     lake.clock.ahead_seconds += lake.settings.skew_seconds - 10
     lake.upload(b"a", "text")

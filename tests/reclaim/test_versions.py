@@ -21,7 +21,7 @@ from lakebed.clients.garbage import check
 from lakebed.kv import open_store
 from lakebed.lake.settings import CatalogSettings
 from lakebed.reclaim.collector.storage import open_storage
-from tests.kit.lake import make_lake
+from tests.kit.lake import REPOSITORY, make_lake
 from tests.kit.object_stores import versioned
 from tests.spark.lakes import GCLake, LocalServer
 
@@ -125,6 +125,24 @@ def test_files_of_old_runs_leave_no_versions(moto_settings: S3Settings, tmp_path
         lake.run()
     found = client.list_object_versions(Bucket=namespace.parts.bucket)
     assert not [each for each in found["Versions"] if old in each["Key"]]
+
+
+@pytest.mark.parametrize("setting", ["keep", "delete"])
+def test_versions_of_a_deleted_repository_go_by_the_same_setting(
+    setting: Literal["keep", "delete"], moto_settings: S3Settings, tmp_path: Path
+) -> None:
+    client, namespace = versioned(moto_settings)
+    with opened(moto_settings, namespace, tmp_path, setting) as lake:
+        lake.upload("a", "12345")
+        purges = lake.lake.reclaim.repository_purges
+        lake.lake.engine.repositories.delete(REPOSITORY)
+        purges.request(REPOSITORY)
+        lake.later(24 * 9)
+        assert purges.run_due() > 0
+    listed = client.list_objects_v2(Bucket=namespace.parts.bucket).get("Contents", [])
+    assert not [each for each in listed if "/repos/" in each["Key"]]
+    kept = [each["Size"] for each in versions_of(client, namespace)]
+    assert kept == ([5] if setting == "keep" else [])
 
 
 def test_a_missing_right_is_in_the_summary(

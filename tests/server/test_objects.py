@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakebed.block import Between, FromOffset, Suffix
+from lakebed.block import Address, Between, FromOffset, Suffix
 from lakebed.server.http.conditions import matches, requested_range
 from tests.server.kit import REPOSITORY, Server, server
 
@@ -287,6 +287,42 @@ def test_copy_and_metadata(world: Server) -> None:
             "GET", f"{AT_MAIN}/stat", params={"path": "copy", "user_metadata": shown}
         ).json
         assert stat.get("metadata") == expected
+
+
+def test_an_address_is_linked_on_a_condition(world: Server) -> None:
+    backing = f"/repositories/{REPOSITORY}/branches/main/staging/backing"
+    path = {"path": "linked-once"}
+    given = world.call("GET", backing, params=path).json["physical_address"]
+    world.services.foundation.block.put(Address.parse(given), [b"linked"])
+    world.put("linked-once", b"there")
+
+    def link(**headers: str) -> int:
+        body = {"staging": {"physical_address": given}, "checksum": "0", "size_bytes": 6}
+        named = {name.replace("_", "-"): value for name, value in headers.items()}
+        return world.call("PUT", backing, params=path, json=body, headers=named).status_code
+
+    assert link(If_None_Match="*") == 412
+    assert link(If_Match='"other"') == 412
+    objects = f"/repositories/{REPOSITORY}/refs/main/objects"
+    assert world.call("GET", objects, params=path).content == b"there"
+    assert link(If_Match="*") == 200
+
+
+def test_an_object_elsewhere_is_staged_on_a_condition(world: Server) -> None:
+    world.put("elsewhere", b"there")
+    at = f"/repositories/{REPOSITORY}/branches/main/objects"
+    body = {"physical_address": "mem://other/x", "checksum": "0", "size_bytes": 1}
+
+    def stage(**headers: str) -> int:
+        named = {name.replace("_", "-"): value for name, value in headers.items()}
+        path = {"path": "elsewhere"}
+        return world.call("PUT", at, params=path, json=body, headers=named).status_code
+
+    assert stage(If_None_Match="*") == 412
+    assert stage(If_Match='"other"') == 412
+    objects = f"/repositories/{REPOSITORY}/refs/main/objects"
+    assert world.call("GET", objects, params={"path": "elsewhere"}).content == b"there"
+    assert stage(If_Match="*") == 201
 
 
 def test_staging_by_address(world: Server) -> None:

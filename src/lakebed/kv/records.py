@@ -203,6 +203,10 @@ class Records(Generic[MessageT]):
             else:
                 yield record
 
+    def names(self, prefix: bytes) -> Iterator[bytes]:
+        """Iterate over the names that begin with a prefix, also those of damaged records."""
+        return (item.key[len(self._kind.prefix) :] for item in self._items(prefix))
+
     def _items(
         self, prefix: bytes = b"", start: bytes = b"", limit: int | None = None
     ) -> Iterator[Item]:

@@ -18,6 +18,7 @@ from lakebed.lake.hooks.actions import TRIALS_MAX, HookTrial, Trial
 from lakebed.lake.hooks.errors import RunNotFound, TooManyTrials
 from lakebed.lake.hooks.events import EventType, HookEvent
 from lakebed.lake.hooks.guard import PROPOSALS_MAX
+from lakebed.lake.hooks.keys import RUN_HOOKS
 from lakebed.lake.hooks.outputs import HookOutput
 from lakebed.lake.imports.sources import ImportSource
 from lakebed.testing.faults import FaultyStore
@@ -416,6 +417,17 @@ def test_runs_are_removed_with_all_that_they_left(lake: HookLake) -> None:
     assert lake.actions.clean(lake.repository) == 2
     assert {item.key for item in lake.store.scan(lake.repository.partition, b"run")} == keys_before
     assert not sum(batch.num_rows for batch in lake.block.list_objects(logs))
+
+
+def test_a_run_is_removed_with_a_damaged_record_of_a_hook(lake: HookLake) -> None:
+    lake.put_action("gate", "pre-commit")
+    lake.commit()
+    partition = lake.repository.partition
+    (hook,) = lake.store.scan(partition, RUN_HOOKS.prefix, prefix=RUN_HOOKS.prefix)
+    lake.store.set(partition, hook.key, b"\xff")
+    lake.clock.ahead_seconds += 31 * 24 * 3600
+    assert lake.actions.clean(lake.repository) == 1
+    assert not list(lake.store.scan(partition, RUN_HOOKS.prefix, prefix=RUN_HOOKS.prefix))
 
 
 def test_a_repository_made_again_has_no_runs_of_the_one_before(lake: HookLake) -> None:

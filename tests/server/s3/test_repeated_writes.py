@@ -1,6 +1,7 @@
 """Conditional writes with the id that SDKs send with all attempts of one request."""
 
 from collections.abc import Iterator
+from xml.etree import ElementTree as ET
 
 import pytest
 
@@ -66,6 +67,22 @@ def test_a_repeat_of_a_copy(s3: Door) -> None:
     for _ in range(2):
         assert s3.ask("PUT", at, headers={**ONCE, **source}).status == 200
     assert s3.ask("PUT", at, headers={**ONLY_NEW, **source}).status == 412
+
+
+def test_an_upload_in_parts_is_completed_on_its_condition(s3: Door) -> None:
+    at = f"/{REPOSITORY}/main/lock"
+    created = ET.fromstring(s3.ask("POST", f"{at}?uploads").body)
+    upload = f"{at}?uploadId={created.findtext('{*}UploadId')}"
+    etag = s3.ask("PUT", f"{upload}&partNumber=1", b"part").headers["etag"]
+    part = f"<Part><PartNumber>1</PartNumber><ETag>{etag}</ETag></Part>"
+    body = f"<CompleteMultipartUpload>{part}</CompleteMultipartUpload>".encode()
+    assert put(s3, {}, b"there").status == 200
+    refused = s3.ask("POST", upload, body, headers=ONLY_NEW)
+    assert (refused.status, refused.code) == (412, "PreconditionFailed")
+    assert s3.ask("GET", at).body == b"there"
+    assert s3.ask("DELETE", at).status == 204
+    assert s3.ask("POST", upload, body, headers=ONLY_NEW).status == 200
+    assert s3.ask("GET", at).body == b"part"
 
 
 def test_a_write_without_a_condition_keeps_no_id(s3: Door) -> None:

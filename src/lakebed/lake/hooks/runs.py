@@ -357,10 +357,10 @@ class Runs:
         run, run_id = record.message, record.name.decode()
         partition = repository.partition
         hooks = Records(self._store, RUN_HOOKS, partition)
-        for hook in hooks.scan(prefix=hook_name(run_id)):
-            hook_run_id = hook.name.decode().rpartition("/")[2]
+        for name in hooks.names(hook_name(run_id)):
+            hook_run_id = name.decode().rpartition("/")[2]
             self._block.delete(_log(repository, run_id, hook_run_id))
-            hooks.delete(hook.name)
+            hooks.delete(name)
         Records(self._store, RUNS_BY_BRANCH, partition).delete(branch_name(run.branch, run_id))
         Records(self._store, RUNS_BY_COMMIT, partition).delete(commit_name(run.commit_id, run_id))
         with suppress(PredicateFailed):

@@ -219,9 +219,9 @@ class MultipartRecords:
             yield _stored(int(record.name.removeprefix(prefix)), record.message)
 
     def drop_parts(self, upload_id: MultipartID) -> None:
-        """Remove the records of all parts."""
-        for record in self._parts.scan(prefix=_prefix(upload_id)):
-            self._parts.delete(record.name)
+        """Remove the records of all parts, including damaged ones."""
+        for name in self._parts.names(_prefix(upload_id)):
+            self._parts.delete(name)
 
 
 def id_of(record: UploadRecord) -> MultipartID:

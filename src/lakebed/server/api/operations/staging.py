@@ -92,5 +92,6 @@ def stage_object(
         mtime=moment,
         content_type=body.content_type or DEFAULT_CONTENT_TYPE,
         metadata=body.metadata,
+        condition=write_condition(request.header("If-Match"), request.header("If-None-Match")),
     )
     return wire(request, staged)
