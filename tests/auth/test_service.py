@@ -113,6 +113,17 @@ def test_a_wrong_secret_and_an_unknown_key_are_the_same_error(auth: AuthService)
     assert answers == {(AuthenticationFailed, "error authenticating request")}
 
 
+def test_failures_of_unknown_keys_have_room_of_their_own(auth: AuthService) -> None:
+    """Else invented keys would push out the failures of a key that exists."""
+    key = auth.setup("admin").access_key_id
+    for tried in (key, "AKIAJINVENTED"):
+        with pytest.raises(AuthenticationFailed):
+            auth.authenticate(tried, "wrong", client="10.0.0.1")
+    throttle = auth._throttle
+    assert [len(buckets) for buckets in (throttle._known, throttle._unknown)] == [1, 1]
+    assert throttle._known.get((key, "10.0.0.1")) is not None
+
+
 def test_keys_look_as_clients_expect(auth: AuthService) -> None:
     auth.users.create("jane")
     new = auth.credentials.create("jane")

@@ -28,7 +28,7 @@ from lakebed.engine.errors import RefsLeftOut
 from lakebed.engine.expired_files import read_expired
 from lakebed.engine.expiry_marks import EXPIRED
 from lakebed.engine.hooks import Hooks, Proposal
-from lakebed.engine.model import BranchID, CommitID, TagID
+from lakebed.engine.model import BranchID, CommitID, Repository, TagID
 from lakebed.engine.settings import EngineSettings
 from lakebed.formats import DumpID, Entry, MetaRangeID
 from lakebed.formats.gc_files import GCFileKind, decode_gc_table
@@ -423,6 +423,25 @@ def fence_holds(
     return lake
 
 
+def kept_by_rules(engine: Engine, repository: Repository, runtime: Runtime) -> set[CommitID]:
+    """From each head back by first parents: what is younger than the branch's period, and the next.
+
+    Only while nobody else is at work: a branch may have been elsewhere a moment ago.
+    """
+    periods = {rule.pattern: rule.days for rule in RULES.branches}
+    commits = {commit.id: commit for commit in engine.commits.list(repository)}
+    kept: set[CommitID] = set()
+    for branch in engine.branches.list(repository):
+        days = periods.get(branch.id, RULES.default_days)
+        oldest_us = (runtime.now() - days * DAY) * 1e6
+        at: CommitID | None = branch.commit_id
+        while at in commits:
+            kept.add(at)
+            commit = commits[at]
+            at = commit.parents[0] if commit.parents and commit.stored_us > oldest_us else None
+    return kept
+
+
 def restore(lake: Lake) -> None:
     """Lose the refs, and bring back those of some dump: what they lead to must be there.
 
@@ -444,8 +463,14 @@ def restore(lake: Lake) -> None:
     collector = Collector(lake, reclaim, block, runtime)
     for _ in range(3):
         runtime.sleep(1.5 * DAY)
+        kept = kept_by_rules(engine, world.repository, runtime)
+        kept -= set(engine.marks.expired(world.repository))  # when the refs were lost
         done = reclaim.expirer.run(world.repository, max_share=1.0)
         lake.told["expired after a restore"] += done.expired
+        marked = {
+            CommitID(mark.name.decode()) for mark in engine.marks.records(world.repository).scan()
+        }
+        assert not kept & marked, f"{kept & marked} are kept by the rules, and marked"
         collector.collect()
         lake.check()
 

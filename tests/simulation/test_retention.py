@@ -300,6 +300,14 @@ def test_a_restore_that_does_not_know_what_has_expired(monkeypatch: pytest.Monke
 
 
 @pytest.mark.slow
+def test_a_pass_that_goes_by_the_default_period(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(RetentionRules, "days_of", lambda rules, _branch: rules.default_days)
+    failure = first_failure("tests.simulation.retention:restored", range(40))
+    assert failure is not None
+    assert "are kept by the rules, and marked" in failure.error
+
+
+@pytest.mark.slow
 def test_chance_finds_a_broken_rule_too(monkeypatch: pytest.MonkeyPatch) -> None:
     name_without_a_look(monkeypatch)
     # One seed in dozens tells: where to begin, so as not to look for long.

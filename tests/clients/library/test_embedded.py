@@ -42,6 +42,11 @@ def test_hooks_run_before_and_after(folder_lake: lakebed.Lake) -> None:
         with pytest.raises(lakebed.PreconditionFailed, match="pre-commit hook aborted"):
             main.commit("Refused")
         assert main.get_commit().message == "Repository created"
+        _, asked_about, _ = receiver.bodies[-1]
+        refused = folder_lake.repository("hooked").ref(asked_about["commit_id"])
+        assert "hook 'ask' of action 'check'" in str(refused.get_commit().refused_by)
+        assert [each.refused_by for each in refused.log()][1:] == [None]
+        assert next(iter(refused.log())).refused_by == refused.get_commit().refused_by
         receiver.statuses["/ask"] = 200
         main.commit("Accepted")
     finally:

@@ -227,7 +227,9 @@ class EmbeddedBackend:
 
     def get_commit(self, repository: str, ref: str) -> Commit:
         with self._work():
-            return commit_value(self._catalog.refs.get_commit(RepositoryID(repository), ref))
+            return commit_value(
+                *self._catalog.refs.get_judged_commit(RepositoryID(repository), ref)
+            )
 
     def log(self, repository: str, ref: str) -> Iterator[Commit]:
         after: str | None = None
@@ -236,7 +238,8 @@ class EmbeddedBackend:
                 page = self._catalog.refs.log(
                     RepositoryID(repository), ref, amount=_PAGE, after=after
                 )
-            yield from map(commit_value, page.commits)
+            for commit in page.commits:
+                yield commit_value(commit, page.refused.get(commit.id))
             if not page.has_more:
                 return
             after = page.commits[-1].id

@@ -48,7 +48,7 @@ def repository_info(found: Repository) -> RepositoryInfo:
     )
 
 
-def commit_value(found: EngineCommit) -> Commit:
+def commit_value(found: EngineCommit, refused_by: str | None = None) -> Commit:
     """Convert a commit."""
     return Commit(
         id=found.id,
@@ -57,6 +57,7 @@ def commit_value(found: EngineCommit) -> Commit:
         creation_date=to_datetime(found.created_us),
         parents=tuple(found.parents),
         metadata=dict(found.metadata),
+        refused_by=refused_by,
     )
 
 

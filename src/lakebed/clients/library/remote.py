@@ -389,6 +389,7 @@ def _commit(found: refs.Commit) -> Commit:
         creation_date=_moment(found.creation_date),
         parents=tuple(found.parents),
         metadata=found.metadata,
+        refused_by=found.refused or None,
     )
 
 

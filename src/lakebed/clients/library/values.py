@@ -30,6 +30,9 @@ class Commit:
     creation_date: datetime
     parents: tuple[str, ...]
     metadata: Mapping[str, str] = field(hash=False)
+    refused_by: str | None = None
+    """The hook that refused the commit, so that no branch leads to it; None if no hook did, or if
+    the commit was not asked for by its id."""
 
     def __str__(self) -> str:
         return self.id
