@@ -1,9 +1,9 @@
 """Processes that build large commits and merges, to keep a server's requests fast.
 
 A builder opens the store and the storage itself. It receives one request at a time from a pipe, and
-answers with the ids of files that are already durable, or with an error. The two processes share
-nothing else: a builder may die at any moment at the cost of time only. It exits when its pipe is
-closed, so it never outlives its parent, even if the parent is killed.
+answers with the ids of durable files, or with an error. The processes share no other state: a
+builder may die at any moment at the cost of time only. It exits when its pipe is closed, so it
+never outlives its parent, even a killed one.
 """
 
 import gc
@@ -89,7 +89,7 @@ _Request = BuildRequest | MergeBuildRequest
 
 
 class _Places(NamedTuple):
-    """The store, storage and caches that a builder opens."""
+    """Configuration of a builder: store, storage and caches."""
 
     store_url: str
     block: BlockSettings
@@ -172,8 +172,8 @@ class Builders:
             try:
                 return builder.ask(request, self._limit_seconds)
             except BuilderDied as error:
-                # It may have been killed by chance: retry in a new process. Never in this process:
-                # a build that needs too much memory must not kill the server.
+                # Retry once in a new process: the first may have been killed by chance. Never build
+                # in this process: running out of memory would kill the server.
                 _LOGGER.warning("a builder ended (exit code %s): trying again", error.exit_code)
                 return builder.ask(request, self._limit_seconds)
         finally:
@@ -193,7 +193,7 @@ class Builders:
 
 
 class _Builder:
-    """One process, as its parent sees it; used by one thread at a time."""
+    """A build process, as seen by its parent; used by one thread at a time."""
 
     def __init__(self, places: _Places, begin: Callable[[], None] | None) -> None:
         self._places = places
@@ -219,12 +219,10 @@ class _Builder:
         return answer
 
     def prepare(self) -> None:
-        """Start the process if it does not run."""
         if self._running is None:
             self._start()
 
     def stop(self) -> None:
-        """End the process."""
         if self._running is None:
             return
         process, pipe = self._running
@@ -244,7 +242,7 @@ class _Builder:
             target=call_without_pandas, args=(serve, far_end), name="lakebed-build", daemon=True
         )
         process.start()
-        far_end.close()  # so that the pipe ends with the builder
+        far_end.close()  # so the pipe ends with the builder
         self._running = (process, pipe)
         _LOGGER.info("started builder process %s", process.pid)
         return self._running

@@ -126,7 +126,7 @@ class NotUnique(EngineError):
 
 
 class NamespaceTaken(NotUnique):
-    """Another repository keeps its data in this namespace, above it or below it."""
+    """Another repository keeps its data in this namespace, above or below."""
 
     kind = "namespace_taken"
 
@@ -193,8 +193,8 @@ class NothingThere(PreconditionFailed):
 class Stale(EngineError):
     """The write took too long and was undone; without a condition, readers may have seen it.
 
-    Its object is too old to be staged. A plain write was visible until it was undone, and a commit
-    may contain it. A conditional write was never visible.
+    Its object is too old to be staged. An unconditional write was visible until the undo, and a
+    commit may contain the entry. A conditional write was never visible.
     """
 
     kind = "stale"
@@ -278,12 +278,7 @@ class Refused(EngineError):
     kind = "refused"
 
     def __init__(self, message: str, *, by: str = "") -> None:
-        """Make the error.
-
-        Args:
-            message: The message.
-            by: Which hook refused it, as in "refused by …"; by default the message's first line.
-        """
+        """Make the error; `by` names the hook, by default the message's first line."""
         super().__init__(message)
         self.by = by or message.partition("\n")[0]
 
@@ -328,7 +323,7 @@ class CommitExpired(EngineError):
 
 
 class RefsLeftOut(EngineError):
-    """A dump was restored without some of its refs; restoring it again restores no more."""
+    """A dump was restored without some of its refs; repeating the restore adds none."""
 
     kind = "refs_left_out"
 

@@ -1,13 +1,13 @@
 """Prometheus metrics of the engine.
 
 - ``lakebed_engine_cache_requests_total``: requests for files of committed entries, by cache and
-  result. Every miss in memory asks the disk cache, if there is one; every miss of the last cache
+  result. Every miss in memory asks the disk cache, if configured; every miss of the last cache
   reads from the storage.
 - ``lakebed_engine_commit_seconds``: duration of commits, by outcome.
-- ``lakebed_engine_commit_changes``: entries that each commit added, changed and removed.
+- ``lakebed_engine_commit_changes``: entries added, changed and removed by each commit.
 - ``lakebed_engine_build_seconds``: duration of building a commit's entries, in this process
   (``here``) or in a build process (``process``).
-- ``lakebed_engine_rebuilds_total``: builds repeated because the branch changed concurrently, or
+- ``lakebed_engine_rebuilds_total``: builds repeated after a concurrent change of the branch, or
   because the first build had become too old.
 - ``lakebed_engine_merge_seconds``: duration of merges, reverts and cherry-picks, by outcome.
 - ``lakebed_engine_cleaned_total``: records removed by the Cleaner.

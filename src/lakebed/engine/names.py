@@ -23,11 +23,7 @@ def is_commit_id(expression: str) -> bool:
 
 
 def check_repository_name(name: str) -> RepositoryID:
-    """Return a valid repository name.
-
-    Raises:
-        InvalidName: The name is not valid.
-    """
+    """Return a valid repository name, or raise `InvalidName`."""
     if not _REPOSITORY.fullmatch(name):
         raise InvalidName(
             f"'{name}' cannot be the name of a repository: use 3 to 63 lower-case letters, digits"
@@ -37,11 +33,7 @@ def check_repository_name(name: str) -> RepositoryID:
 
 
 def check_branch_name(name: str) -> BranchID:
-    """Return a valid branch name.
-
-    Raises:
-        InvalidName: The name is not valid.
-    """
+    """Return a valid branch name, or raise `InvalidName`."""
     if not _BRANCH.fullmatch(name) or COMMIT_ID.fullmatch(name):
         raise InvalidName(
             f"'{name}' cannot be the name of a branch: use up to 255 letters, digits, hyphens and"
@@ -51,11 +43,7 @@ def check_branch_name(name: str) -> BranchID:
 
 
 def check_tag_name(name: str) -> TagID:
-    """Return a valid tag name.
-
-    Raises:
-        InvalidName: The name is not valid.
-    """
+    """Return a valid tag name, or raise `InvalidName`."""
     parts = name.split("/")
     well_formed = all(part and not part.startswith(".") for part in parts)
     well_formed = well_formed and ".." not in name and not name.endswith(".lock")

@@ -38,9 +38,7 @@ def entry_windows(batches: Iterable[Batch], *, after: bytes = b"") -> Iterator[p
 def change_windows(batches: Iterable[Batch]) -> Iterator[Edits]:
     """Yield changes in larger portions, checked, the entries in the stored form; none is empty.
 
-    Raises:
-        InvalidEntries: A batch does not have the columns and values of changes.
-        UnsortedEntries: The keys do not rise from row to row.
+    Raises as `entry_windows`.
     """
     before = b""
     for table in regroup(batches):

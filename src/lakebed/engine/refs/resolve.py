@@ -109,11 +109,9 @@ class Resolver:
         return ResolvedRef(commit_id=commit_id, branch=None, view=View.COMMITTED)
 
     def commit(self, repository: Repository, expression: str) -> Commit:
-        """Return the commit of an expression; for a branch, its head.
+        """Return the commit of an expression; for a branch, its head. Raises as `resolve`.
 
-        Raises:
-            InvalidRef: As `resolve`; or it selects staged changes, which have no commit.
-            RefNotFound: As `resolve`.
+        Raises `InvalidRef` also for staged changes, which have no commit.
         """
         return self._commits.get(repository, self.commit_id(repository, expression))
 
@@ -129,7 +127,7 @@ class Resolver:
     def places(self, repository: Repository, expression: str) -> list[tuple[bytes, bytes]] | None:
         """Return the places of the records that decide a plain name, or None for other expressions.
 
-        For callers that read them together with other records; see `commit_in`. Raises `InvalidRef`
+        For callers that read other records in the same call; see `commit_in`. Raises `InvalidRef`
         if the expression is not well formed.
         """
         base, steps, view = _parse(expression)
@@ -204,14 +202,11 @@ class Resolver:
 
 @lru_cache(maxsize=1024)
 def branch_in(expression: str) -> tuple[BranchID | None, View | None]:
-    """Return the branch that an expression may begin with, and the part of it selected.
+    """Return the branch an expression may begin with, and its selected part.
 
-    Returns:
-        The name, or None if the expression begins with a full commit id; and the view, or None if
-            the expression continues from the branch to an ancestor.
-
-    Raises:
-        InvalidRef: The expression is not well formed.
+    The branch is None if the expression begins with a full commit id; the view is None if the
+    expression continues from the branch to an ancestor. Raises `InvalidRef` for an expression that
+    is not well formed.
     """
     base, steps, view = _parse(expression)
     if COMMIT_ID.fullmatch(base):

@@ -1,24 +1,24 @@
 """Restore of all refs of a repository from a dump, into a bare repository.
 
 Everything is checked before the first write: each file against the manifest; each commit against
-its id, its parents and its generation; each branch and tag against the commits; and that each
-referenced metarange is in the storage. (The ranges of a metarange are not checked.) If a check
-fails, nothing is restored, and the error names the file.
+its id, its parents and its generation; each branch and tag against the commits; and the presence of
+each metarange in the storage, though not of its ranges. If a check fails, nothing is restored, and
+the error names the file.
 
 Then commits, tags and branches are written, in this order, so that no ref ever points to a missing
 record. A note in the repository names the dump being restored. So an interrupted restore can be
 repeated, even after other writes: existing records stay. A finished restore is not repeated.
 
-Commits whose data may be deleted get their expiry marks first: commits that any run of garbage
-collection saw as expired (`lakebed.engine.expired_files`). Refs to them are left out. The restored
+Commits whose data may be deleted get their expiry marks first: commits seen as expired by any run
+of garbage collection (`lakebed.engine.expired_files`). Refs to them are left out. The restored
 commits count as stored now, and no commit expires before a restore is finished.
 
-If refs are left out, the rest is restored, and the call ends with an error that lists them with
-reasons. The note records this, so that a repeated restore ends in the same way.
+If refs are left out, the rest is restored, and the final error lists them with reasons. The note
+records this, so that a repeated restore ends in the same way.
 
-Branches get new unique ids and staging tokens, with nothing staged. Branches and tags are created
-as usual (`creation`): if a name was taken meanwhile for another commit, the ref is left out. Dumps
-of older versions may have a branch and a tag of one name; both are restored.
+Branches get new unique ids and staging tokens, without staged changes. Branches and tags are
+created as usual (`creation`): if a name was taken meanwhile for another commit, the ref is left
+out. Dumps of older versions may have a branch and a tag of the same name; both are restored.
 """
 
 import logging
@@ -84,10 +84,10 @@ def restore_refs(
     for each commit.
 
     Raises:
-        Invalid: The repository is not bare: it has its own refs, or those of another dump.
+        Invalid: The repository is not bare: it has refs of its own or of another dump.
         RepositoryNotFound: The repository was deleted.
-        MissingFile: A file of the dump, or a referenced metarange, is not in the storage. Without
-            its manifest, there is no dump.
+        MissingFile: The manifest, another file of the dump, or a referenced metarange is not in the
+            storage.
         DamagedFile: The content of a file has changed, or does not match the other files.
         ForeignFile: A file was not written by Lakebed, or (`FormatTooNew`) by a newer version.
         RefsLeftOut: Everything was restored except some refs, listed in the error.
@@ -122,7 +122,7 @@ def restore_refs(
 
 
 class _Files:
-    """The files of one dump, read one at a time."""
+    """The files of a dump, read one at a time."""
 
     def __init__(self, block: BlockStore, repository: Repository, dump_id: DumpID) -> None:
         if not _DUMP_ID.fullmatch(dump_id):
@@ -134,7 +134,6 @@ class _Files:
         self.manifest = decode_manifest(data, dump_id, file=self.address(MANIFEST_NAME))
 
     def address(self, name: str) -> str:
-        """Return the address of a file, for errors."""
         return str(self._namespace.address(dump_path(self._dump_id, name)))
 
     def tables(self, kind: RefKind) -> Iterator[tuple[DumpFile, pa.Table]]:
@@ -143,7 +142,6 @@ class _Files:
             yield file, decode_refs(self._read(file.name), file, file=self.address(file.name))
 
     def rows(self, kind: RefKind) -> Iterator[tuple[DumpFile, list[Row]]]:
-        """Iterate over the files of a kind as rows."""
         for file, table in self.tables(kind):
             place = table.column_names.index("created")
             created_us = table.column(place).cast(pa.int64())
@@ -154,9 +152,6 @@ class _Files:
             return self._block.read(self._namespace.address(dump_path(self._dump_id, name)))
         except ObjectNotFound as error:
             raise MissingFile(self.address(name)) from error
-
-
-# Can the repository take the dump?
 
 
 def is_restored(store: Store, repository: Repository, dump_id: DumpID) -> bool:
@@ -189,9 +184,6 @@ def _check_note(note: pb.RestoredRefs, dump_id: DumpID) -> None:
             f"dump {note.dump_id} was restored into this repository, at least in part: restore"
             f" {dump_id} into a new bare repository"
         )
-
-
-# Is the dump sound?
 
 
 def _check_dump(files: _Files, block: BlockStore, repository: Repository) -> None:
@@ -246,7 +238,7 @@ def _check_names(files: _Files, kind: RefKind, generations: dict[str, int]) -> N
 
 
 def _check_metaranges(files: _Files, block: BlockStore, repository: Repository) -> None:
-    """Check by one listing that every metarange is in the storage."""
+    """Check by a single listing that every metarange is in the storage."""
     needed: set[str] = set()
     for _, table in files.tables(RefKind.COMMITS):
         needed.update(table.column("metarange_id").to_pylist())
@@ -261,9 +253,6 @@ def _check_metaranges(files: _Files, block: BlockStore, repository: Repository) 
 
 def _damaged(files: _Files, file: DumpFile, reason: str) -> DamagedFile:
     return DamagedFile(files.address(file.name), reason)
-
-
-# Writing
 
 
 class _Restorer:
@@ -292,8 +281,7 @@ class _Restorer:
         """Write commits, then tags, then branches; existing records stay."""
         stored_us = now_us(self._runtime)
         for _, rows in files.rows(RefKind.COMMITS):
-            # Stop filling a repository that was deleted meanwhile: the Cleaner may have finished
-            # with it.
+            # Stop filling a repository deleted meanwhile: the Cleaner may have finished already.
             active_record(self._store, self._repository)
             commits = Records(self._store, COMMITS, self._repository.partition)
             self._store.write(

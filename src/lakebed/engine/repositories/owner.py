@@ -1,13 +1,13 @@
 """The owner object of a storage namespace, and the id of this installation.
 
 Claims separate the repositories of one key-value store. The owner object, `_lakebed/owner` in the
-namespace itself, also separates installations. It tells a reader of the storage alone (garbage
+namespace itself, also separates installations, and tells a reader of the storage alone (garbage
 collection) the owner of a namespace. The owner object of an active repository contains its unique
 id.
 
 A creator whose record was removed long ago may resume when another has replaced it. So the object
 is never simply overwritten: it is created only if absent, and replaced only over the exact content
-that references a removed repository. A content never returns, since it has a unique id. As with
+that references a removed repository. No content ever returns, because of its unique id. As with
 claims, the object is read first, and the referenced repository's record after it.
 
 The object of a deleted repository stays, like its data, until the next owner replaces it.

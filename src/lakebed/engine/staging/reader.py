@@ -123,15 +123,9 @@ class Reader:
     def _in_time(
         self, begin: Callable[ParamT, Reading], *args: ParamT.args, **kwargs: ParamT.kwargs
     ) -> Iterator[Reading]:
-        """Yield the records to read by, again if tokens of the branch may have been deleted.
+        """Yield the records read by `begin`, again if tokens of the branch may have been deleted.
 
-        Args:
-            begin: Reads the records.
-            args: The arguments of `begin`.
-            kwargs: The keyword arguments of `begin`.
-
-        Raises:
-            TooManyTries: The read took too long every time.
+        Raises `TooManyTries` if the read took too long every time.
         """
         for _ in range(_TRIES):
             found = begin(*args, **kwargs)
@@ -147,7 +141,7 @@ class Reader:
     ) -> Sequence[Item | None]:
         """Return the key's cell in each token of a branch, newest first, in one store call.
 
-        `found` are the cells if they were already read at the same branch record.
+        Pass `found` if the cells were already read at the same branch record.
         """
         if found is None:
             name = STAGED_PREFIX + key
