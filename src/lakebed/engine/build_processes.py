@@ -55,8 +55,8 @@ class BuilderDied(BuilderFailed):
 
     def __init__(self, exit_code: int | None) -> None:
         super().__init__(
-            f"the process that built the commit ended (exit code {exit_code}); what is staged is"
-            " still there: try again, with more memory if that was too little"
+            f"the process that built the commit died (exit code {exit_code}): staged changes are"
+            " kept; try again, with more memory if it ran out"
         )
         self.exit_code = exit_code
 
@@ -68,8 +68,8 @@ class BuilderHung(BuilderFailed):
 
     def __init__(self, limit_seconds: float) -> None:
         super().__init__(
-            f"the process that built the commit was not done after {limit_seconds:g} seconds, and"
-            " was ended; what is staged is still there: try again"
+            f"the process that built the commit was killed after {limit_seconds:g} seconds:"
+            " staged changes are kept; try again"
         )
 
 
@@ -80,8 +80,8 @@ class BuildersBusy(BuilderFailed):
 
     def __init__(self, limit_seconds: float) -> None:
         super().__init__(
-            f"other commits were built for {limit_seconds:g} seconds before this one; what is"
-            " staged is still there: try again, or let more processes build (processes.builders)"
+            f"no build process was free within {limit_seconds:g} seconds: staged changes are"
+            " kept; try again, or run more build processes (processes.builders)"
         )
 
 
@@ -158,7 +158,7 @@ class Builders:
         try:
             builder.prepare()
         except Exception as error:  # noqa: BLE001 - the write that foretold a build is done already
-            _LOGGER.warning("cannot start a builder yet: %s", error)
+            _LOGGER.warning("cannot start a builder: %s", error)
         finally:
             self._idle.put(builder)
 
@@ -174,7 +174,7 @@ class Builders:
             except BuilderDied as error:
                 # Retry once in a new process: the first may have been killed by chance. Never build
                 # in this process: running out of memory would kill the server.
-                _LOGGER.warning("a builder ended (exit code %s): trying again", error.exit_code)
+                _LOGGER.warning("a builder died (exit code %s): retrying", error.exit_code)
                 return builder.ask(request, self._limit_seconds)
         finally:
             self._idle.put(builder)
@@ -250,7 +250,7 @@ class _Builder:
 
 def _receive(pipe: Connection, limit_seconds: float) -> object:
     if not pipe.poll(limit_seconds):
-        _LOGGER.warning("a builder was not done after %g seconds: it is ended", limit_seconds)
+        _LOGGER.warning("killing a builder that was not done after %g seconds", limit_seconds)
         raise BuilderHung(limit_seconds)
     return pipe.recv()
 

@@ -33,7 +33,7 @@ def _names_creation(name: bytes, message: pb.DeletedRepository) -> None:
     _names_repository(name, message)
     repository, _, unique_id = name.partition(b"/")
     if not (repository and unique_id):
-        raise ValueError("it is not named by a repository and a unique id")
+        raise ValueError("its name is not a repository and a unique id")
 
 
 def _names_namespace(name: bytes, _message: pb.NamespaceClaim) -> None:

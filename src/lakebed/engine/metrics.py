@@ -28,7 +28,7 @@ _SECONDS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 
 
 _CACHE_REQUESTS = Counter(
     "lakebed_engine_cache_requests",
-    "Files of committed entries that were asked for, by cache and result",
+    "Requests for files of committed entries, by cache and result",
     ["cache", "result"],
 )
 MEMORY_HITS = _CACHE_REQUESTS.labels("memory", "hit")
@@ -37,27 +37,30 @@ DISK_HITS = _CACHE_REQUESTS.labels("disk", "hit")
 DISK_MISSES = _CACHE_REQUESTS.labels("disk", "miss")
 
 COMMIT_SECONDS = Histogram(
-    "lakebed_engine_commit_seconds", "Time of commits, by outcome", ["outcome"], buckets=_SECONDS
+    "lakebed_engine_commit_seconds",
+    "Duration of commits, by outcome",
+    ["outcome"],
+    buckets=_SECONDS,
 )
 COMMIT_CHANGES = Histogram(
     "lakebed_engine_commit_changes",
-    "Entries that a commit added, changed and removed",
+    "Entries added, changed and removed by a commit",
     buckets=(1, 10, 100, 1_000, 10_000, 100_000, 1_000_000, 10_000_000),
 )
 BUILD_SECONDS = Histogram(
     "lakebed_engine_build_seconds",
-    "Time to build what a commit holds, by where it was built",
+    "Duration of building a commit's entries, by where it was built",
     ["where"],
     buckets=_SECONDS,
 )
-REBUILDS = Counter("lakebed_engine_rebuilds", "Builds of a commit that had to be done again")
+REBUILDS = Counter("lakebed_engine_rebuilds", "Repeated builds of a commit")
 MERGE_SECONDS = Histogram(
     "lakebed_engine_merge_seconds",
-    "Time of merges, reverts and cherry-picks, by outcome",
+    "Duration of merges, reverts and cherry-picks, by outcome",
     ["operation", "outcome"],
     buckets=_SECONDS,
 )
-CLEANED = Counter("lakebed_engine_cleaned", "What the Cleaner removed", ["what"])
+CLEANED = Counter("lakebed_engine_cleaned", "Records removed by the Cleaner", ["what"])
 
 
 @contextmanager

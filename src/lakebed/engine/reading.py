@@ -150,7 +150,7 @@ class Readings:
         found = self.of_ref(repository_id, ref)
         if found.view is View.STAGED:
             raise InvalidRef(
-                f"{ref} means what is staged on a branch: use a branch, a tag or a commit"
+                f"{ref} means the staged changes of a branch: use a branch, a tag or a commit"
             )
         return found.repository, found.commit_id
 

@@ -171,7 +171,7 @@ class Committer:
         except LakebedError as error:
             # Refused by a hook, no changes, or others were faster. The list may exceed its bound
             # for now: better than failing this commit for another's error.
-            _LOGGER.info("what others left sealed on %s was not published: %s", branch.id, error)
+            _LOGGER.info("cannot publish the tokens left sealed on %s: %s", branch.id, error)
 
     def _commit_sealed(
         self, proposals: CommitProposals, sealed: Branch, build: _Build | None = None
@@ -193,14 +193,14 @@ class Committer:
             if build is None or not build.fits(current, tokens):
                 if first is not None:
                     REBUILDS.inc()
-                    _LOGGER.info("building the commit on %s again", sealed.id)
+                    _LOGGER.info("rebuilding the commit on %s", sealed.id)
                 build = self._build(repository, current, tokens)
                 first = first or build
             if not build.made.summary and not proposals.request.allow_empty:
                 # The swap of the exact record judged proves that this still holds.
                 moved_on = self._publisher.trim(repository, current, tokens)
                 if moved_on is None:
-                    raise NoChanges(f"there is nothing to commit on {sealed.id}")
+                    raise NoChanges(f"nothing to commit on {sealed.id}")
                 current = moved_on
                 continue
             proposal = self.propose(

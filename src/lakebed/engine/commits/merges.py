@@ -126,14 +126,12 @@ class Merger:
                 head = self._read_head(attempt)
                 base = self._merge_bases.find(repository, source.id, head.id)
                 if base is None:
-                    raise Invalid(
-                        f"commit {source.id} and branch {branch} have no commit in common"
-                    )
+                    raise Invalid(f"commit {source.id} and branch {branch} have no common ancestor")
                 # The initial commit stands for no tree at all: emptying a tree is still a change.
                 same = base.metarange_id == source.metarange_id and not base.is_first
                 if (same or base.id == source.id) and not request.allow_empty:
                     raise NoChanges(
-                        f"branch {branch} has all changes of commit {source.id} already"
+                        f"already up to date: branch {branch} has all changes of commit {source.id}"
                     )
                 merged = self._merge(repository, base, source, head, request.strategy)
                 parents = [head] if request.squash else [head, source]
@@ -189,7 +187,9 @@ class Merger:
                 head = self._read_head(attempt)
                 merged = self._merge(repository, base, source, head, None)
                 if merged == head.metarange_id and not request.allow_empty:
-                    raise NoChanges(f"commit {head.id} has all of these changes already")
+                    raise NoChanges(
+                        f"already up to date: commit {head.id} has all of these changes"
+                    )
                 commit = self._publish(attempt, merged, [head], judge=head, sources=[source.id])
                 if commit is not None:
                     return commit
@@ -219,7 +219,7 @@ class Merger:
             while True:
                 head = self._read_head(attempt)
                 if head.metarange_id == metarange_id and not request.allow_empty:
-                    raise NoChanges(f"branch {branch} holds exactly that already")
+                    raise NoChanges(f"already up to date: branch {branch} has this metarange")
                 commit = self._publish(
                     attempt, metarange_id, [head], judge=head, sources=[source.id]
                 )
@@ -319,7 +319,7 @@ class Merger:
             return proposal.commit
         attempt.branch = moved_on
         _LOGGER.info(
-            "the %s on %s is done again: the branch was changed", proposals.operation, branch.id
+            "repeating the %s on %s: the branch was changed", proposals.operation, branch.id
         )
         return None
 

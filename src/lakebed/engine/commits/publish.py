@@ -165,7 +165,7 @@ class Publisher:
                 raise
             except (PredicateFailed, OutcomeUnknown):
                 current = self.look_again(repository, branch)
-        raise TooManyTries(f"the look at branch {branch.id}", self._tries)
+        raise TooManyTries(f"rewriting branch {branch.id}", self._tries)
 
     def look_again(self, repository: Repository, branch: Branch) -> Branch:
         """Read a branch again; raise `BranchNotFound` if deleted or replaced."""

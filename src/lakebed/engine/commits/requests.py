@@ -27,9 +27,7 @@ class CommitRequest:
     """Commit even without changes."""
 
 
-HELP: Final = CommitRequest(
-    committer="lakebed", message="Changes that interrupted commits had left behind"
-)
+HELP: Final = CommitRequest(committer="lakebed", message="Changes left by interrupted commits")
 """The commit of tokens left sealed by other committers."""
 
 

@@ -56,7 +56,7 @@ def _keys_and_tombstones(table: pa.Table) -> tuple[pa.Array, pa.Array]:
     try:
         picked = table.select(["key", "tombstone"]).cast(_KEY_AND_TOMBSTONE)
     except (pa.ArrowException, KeyError, ValueError) as error:
-        raise InvalidEntries(f"this is not a table of changes: {error}") from error
+        raise InvalidEntries(f"not a table of changes: {error}") from error
     return one_array(picked, "key"), one_array(picked, "tombstone")
 
 

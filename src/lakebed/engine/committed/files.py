@@ -360,7 +360,7 @@ class Files:
             try:
                 return decode(data, name), False
             except (DamagedFile, ForeignFile) as error:
-                _LOGGER.warning("a file in the cache is damaged, it is fetched again: %s", error)
+                _LOGGER.warning("a cached file is damaged and fetched again: %s", error)
                 disk.discard(name)
         address = self._namespace.address(path)
         data = self._read(address)

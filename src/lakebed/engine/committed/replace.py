@@ -60,7 +60,7 @@ def replace(
     """
     for left, right in pairwise(intervals):
         if left.overlaps(right) or right.start < left.start:
-            raise Invalid(f"the intervals {left} and {right} overlap, or are not in order")
+            raise Invalid(f"the intervals {left} and {right} overlap or are unsorted")
     for metarange, stretch in _stretches(base, replacement, intervals):
         for ref in window(metarange, stretch.start, stretch.end):
             if ref.min_key in stretch and ref.max_key in stretch:

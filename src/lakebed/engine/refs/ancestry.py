@@ -116,7 +116,7 @@ class MergeBases:
         """Return the best common ancestor of two commits, or raise `Invalid`; see `find`."""
         base = self.find(repository, source_id, head_id)
         if base is None:
-            raise Invalid(f"commits {source_id} and {head_id} have no ancestor in common")
+            raise Invalid(f"commits {source_id} and {head_id} have no common ancestor")
         return base
 
     def find(self, repository: Repository, source_id: CommitID, head_id: CommitID) -> Commit | None:

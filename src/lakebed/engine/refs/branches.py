@@ -193,7 +193,7 @@ class Branches:
         current = first
         while current.unique_id == first.unique_id:
             if unchanged and current.version != first.version:
-                raise PreconditionFailed(branch.encode(), "the branch was changed meanwhile")
+                raise PreconditionFailed(branch.encode(), "the branch has changed")
             before_try(current)
             self.announce_drop(repository, branch, current.tokens)
             try:

@@ -163,7 +163,7 @@ def was_created(records: Records[AnyRefT], name: str, unique_id: UniqueID) -> bo
         with suppress(PredicateFailed):
             records.delete_if(name.encode(), found.predicate)
             return False
-    raise TooManyTries(f"the look at {name}", _TRIES)
+    raise TooManyTries(f"settling the creation of {name}", _TRIES)
 
 
 def was_deleted(records: Records[AnyRefT], name: str, unique_id: UniqueID) -> bool:
@@ -179,7 +179,7 @@ def was_deleted(records: Records[AnyRefT], name: str, unique_id: UniqueID) -> bo
         with suppress(PredicateFailed):
             records.set_if(name.encode(), found.message, found.predicate)
             return False
-    raise TooManyTries(f"the look at {name}", _TRIES)
+    raise TooManyTries(f"settling the deletion of {name}", _TRIES)
 
 
 class _Creation(Generic[RefT, OtherT]):
@@ -321,4 +321,4 @@ class _Creation(Generic[RefT, OtherT]):
 
 
 def _taken(message: pb.Branch | pb.Tag) -> str:
-    return "exists already" if message.state == LIVE else "is being deleted"
+    return "already exists" if message.state == LIVE else "is being deleted"

@@ -40,7 +40,7 @@ class Refusals:
             message = pb.Refusal(by=refused.by, refused_us=now_us(self._runtime))
             self._records(repository).set(commit_id.encode(), message)
         except LakebedError as error:
-            _LOGGER.warning("that commit %s was refused was not noted: %s", commit_id, error)
+            _LOGGER.warning("cannot record that commit %s was refused: %s", commit_id, error)
 
     def find(self, repository: Repository, ref: str, commit_id: CommitID) -> str | None:
         """Return the hook that refused the commit of a ref, or None."""

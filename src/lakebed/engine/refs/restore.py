@@ -126,7 +126,7 @@ class _Files:
 
     def __init__(self, block: BlockStore, repository: Repository, dump_id: DumpID) -> None:
         if not _DUMP_ID.fullmatch(dump_id):
-            raise Invalid(f"'{dump_id}' is not the id of a dump")
+            raise Invalid(f"'{dump_id}' is not a valid dump id")
         self._block = block
         self._namespace = repository.namespace
         self._dump_id = dump_id
@@ -203,7 +203,7 @@ def _check_ids(files: _Files) -> dict[str, int]:
             if compute_id(_commit(row)) != name:
                 raise _damaged(files, file, f"commit {name} does not match its id")
             if name in generations:
-                raise _damaged(files, file, f"commit {name} is there twice")
+                raise _damaged(files, file, f"commit {name} occurs twice")
             generations[name] = row["generation"]
     return generations
 
@@ -214,7 +214,7 @@ def _check_parents(files: _Files, generations: dict[str, int]) -> None:
         for name, generation, parents in zip(*columns, strict=True):
             missing = [parent for parent in parents if parent not in generations]
             if missing:
-                raise _damaged(files, file, f"parent {missing[0]} of commit {name} is not there")
+                raise _damaged(files, file, f"parent {missing[0]} of commit {name} is missing")
             right = max((generations[each] + 1 for each in parents), default=FIRST_GENERATION)
             if generation != right:
                 reason = f"commit {name} has generation {generation} instead of {right}"
@@ -231,9 +231,9 @@ def _check_names(files: _Files, kind: RefKind, generations: dict[str, int]) -> N
             except InvalidName as error:
                 raise _damaged(files, file, str(error)) from error
             if name in known:
-                raise _damaged(files, file, f"{name} is there twice")
+                raise _damaged(files, file, f"{name} occurs twice")
             if commit_id not in generations:
-                raise _damaged(files, file, f"commit {commit_id} of {name} is not there")
+                raise _damaged(files, file, f"commit {commit_id} of {name} is missing")
             known.add(name)
 
 
@@ -301,7 +301,7 @@ class _Restorer:
                         self._leave_out(noun, row, f"its commit {row['commit_id']} has expired")
                 for row, is_there in zip(kept, created, strict=True):
                     if not is_there:
-                        self._leave_out(noun, row, "its name has been taken for another commit")
+                        self._leave_out(noun, row, "its name was taken for another commit")
 
     def adopt(self, unique_ids: tuple[str, ...]) -> None:
         """Record the former owners of referenced object paths, for garbage collection.

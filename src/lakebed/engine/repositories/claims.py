@@ -177,7 +177,7 @@ def _refuse_if_alive(namespace: Namespace, record: Record[pb.NamespaceClaim], li
     if lives(holder):
         raise NamespaceTaken(
             f"storage namespace {namespace} is in use: repository {holder.repository} keeps its"
-            f" data in {record.name.decode()}. Use another one"
+            f" data in {record.name.decode()}; use another namespace"
         )
 
 

@@ -104,8 +104,8 @@ class Owners:
             raise
         except FormatError as error:
             raise NamespaceTaken(
-                f"storage namespace {namespace} is in use: {error}. If nothing there is needed any"
-                " more, remove that file"
+                f"storage namespace {namespace} is in use: {error}; remove that file if the"
+                " namespace is no longer needed"
             ) from error
 
     def _write(self, namespace: Namespace, owner: Owner, etag: ETag | None) -> bool:
@@ -127,12 +127,12 @@ def _refuse_if_alive(namespace: Namespace, found: Owner, installation: str, live
     address = namespace.address(OWNER_PATH)
     if found.installation_id != installation:
         raise NamespaceTaken(
-            f"storage namespace {namespace} is in use: {address} says that it belongs to repository"
-            f" {found.repository} of another installation of Lakebed ({found.installation_id}). If"
-            " that one does not use it any more, remove that file"
+            f"storage namespace {namespace} is in use: {address} names repository"
+            f" {found.repository} of another installation of Lakebed ({found.installation_id})"
+            " as its owner; remove that file if the installation no longer uses the namespace"
         )
     if lives(Claimant(RepositoryID(found.repository), UniqueID(found.unique_id))):
         raise NamespaceTaken(
-            f"storage namespace {namespace} is in use: {address} says that it belongs to repository"
-            f" {found.repository}"
+            f"storage namespace {namespace} is in use: {address} names repository"
+            f" {found.repository} as its owner"
         )

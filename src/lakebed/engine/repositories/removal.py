@@ -86,7 +86,9 @@ class Removal:
             OutcomeUnknown: The removal may have begun; then another process will finish it.
         """
         if record.message.state == INITIAL:
-            _LOGGER.warning("the creation of repository %s is undone", record.name.decode())
+            _LOGGER.warning(
+                "undoing the unfinished creation of repository %s", record.name.decode()
+            )
         if record.message.state == ACTIVE:
             self._close(record)
         if record.message.state != DELETING:

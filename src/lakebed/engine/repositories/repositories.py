@@ -289,8 +289,8 @@ class Repositories:
         """Return the record of a new repository after all checks that need no write."""
         if namespace.parts.scheme != self._block.scheme:
             raise Invalid(
-                f"storage namespace {namespace} cannot be used: the storage of this installation"
-                f" serves {self._block.scheme}://, not {namespace.parts.scheme}://"
+                f"storage namespace {namespace} cannot be used: this installation's storage is"
+                f" {self._block.scheme}://, not {namespace.parts.scheme}://"
             )
         self._claims.check_size(namespace)
         return pb.Repository(
@@ -416,8 +416,8 @@ class Repositories:
             message.metadata.update(put)
             if put and (size := size_of(message.metadata)) > WORDS_BYTES_MAX:
                 raise Invalid(
-                    f"the metadata of a repository has at most {WORDS_BYTES_MAX} bytes, names and"
-                    f" values together, and would have {size}"
+                    f"the metadata of a repository would have {size} bytes, names and values"
+                    f" together: the limit is {WORDS_BYTES_MAX}"
                 )
 
         return self._change(repository, change)
@@ -451,7 +451,7 @@ class Repositories:
         record = self._find_active(repository)
         claimant, before = claimant_of(record), _adopted(record.message)
         if before is not None and before.namespace != namespace:
-            raise Invalid(f"repository {repository} has adopted {before.namespace} already")
+            raise Invalid(f"repository {repository} has already adopted {before.namespace}")
         own = Namespace.parse(record.message.storage_namespace)
         if own.is_near(namespace):
             raise Invalid(
@@ -542,7 +542,7 @@ class Repositories:
                 raise ReadOnly(repository)
             with suppress(PredicateFailed):
                 self._removal.end(record)
-                _LOGGER.info("repository %s was deleted", repository)
+                _LOGGER.info("deleted repository %s", repository)
                 return
             record = self._records.find(repository.encode())
         raise TooManyTries(f"the deletion of repository {repository}", _TRIES)
@@ -577,8 +577,8 @@ def _active(repository: RepositoryID, record: RepositoryRecord | None) -> Reposi
 def _not_unique(found: RepositoryRecord) -> NotUnique:
     name = found.name.decode()
     if found.message.state == INITIAL:
-        return NotUnique(f"repository {name} is being created by someone else: use another name")
-    return NotUnique(f"repository {name} exists already: use another name")
+        return NotUnique(f"repository {name} is being created by another request: use another name")
+    return NotUnique(f"repository {name} already exists: use another name")
 
 
 def _repository(record: RepositoryRecord) -> Repository:

@@ -82,7 +82,7 @@ class Reader:
 
     def _page(self, found: Reading, ref: str, query: EntryQuery) -> EntryPage[Entry]:
         if found.view is View.STAGED:
-            raise Invalid(f"{ref} cannot be listed: ask for the changes of the branch instead")
+            raise Invalid(f"{ref} cannot be listed: list the changes of the branch instead")
         committed, metarange_id = self._committed_of(found)
         if found.view is View.COMMITTED:
             return committed.list(metarange_id, query)
@@ -133,7 +133,7 @@ class Reader:
             branch = found.found
             if branch is None or self._runtime.monotonic() - found.read_at < self._patience:
                 return
-            _LOGGER.warning("a read of branch %s took too long: it starts over", branch.id)
+            _LOGGER.warning("a read of branch %s took too long: retrying", branch.id)
         raise TooManyTries("a read of a branch", _TRIES)
 
     def staged(
