@@ -313,7 +313,7 @@ def test_a_dump_whose_metarange_is_missing_is_refused() -> None:
 def test_the_id_of_a_dump_cannot_be_a_path() -> None:
     world = Dumps()
     for name in ("", "../x", "a/b", "a\n"):
-        with pytest.raises(Invalid, match="not the id of a dump"):
+        with pytest.raises(Invalid, match="not a valid dump id"):
             restore_refs(world.store, world.block, RUNTIME, world.repository, DumpID(name))
 
 
@@ -376,14 +376,14 @@ def lonely(generation: int, parents: list[str]) -> Callable[[Rows], Rows]:
     [
         (RefKind.COMMITS, edited("message", "forged"), "does not match its id"),
         (RefKind.COMMITS, edited("nonce", b""), "does not match its id"),
-        (RefKind.COMMITS, lambda rows: [*rows, rows[0]], "is there twice"),
-        (RefKind.COMMITS, lonely(2, ["0" * 64]), "parent 0+ of commit .* is not there"),
+        (RefKind.COMMITS, lambda rows: [*rows, rows[0]], "occurs twice"),
+        (RefKind.COMMITS, lonely(2, ["0" * 64]), "parent 0+ of commit .* is missing"),
         (RefKind.COMMITS, lonely(2, []), "has generation 2 instead of 1"),
-        (RefKind.BRANCHES, edited("commit_id", "0" * 64), "commit 0+ of main is not there"),
-        (RefKind.BRANCHES, edited("name", "a branch"), "cannot be the name of a branch"),
-        (RefKind.BRANCHES, lambda rows: [*rows, rows[0]], "main is there twice"),
-        (RefKind.TAGS, edited("commit_id", "0" * 64), "commit 0+ of v1.0 is not there"),
-        (RefKind.TAGS, edited("name", "a tag"), "cannot be the name of a tag"),
+        (RefKind.BRANCHES, edited("commit_id", "0" * 64), "commit 0+ of main is missing"),
+        (RefKind.BRANCHES, edited("name", "a branch"), "is not a valid branch name"),
+        (RefKind.BRANCHES, lambda rows: [*rows, rows[0]], "main occurs twice"),
+        (RefKind.TAGS, edited("commit_id", "0" * 64), "commit 0+ of v1.0 is missing"),
+        (RefKind.TAGS, edited("name", "a tag"), "is not a valid tag name"),
     ],
 )
 def test_a_dump_that_does_not_fit_together_is_refused(
@@ -475,7 +475,7 @@ def test_work_that_began_before_the_restore_went_on_stays() -> None:
         bare, committer="", message="", metarange_id=NO_METARANGE, parents=[head], metadata={}
     )
     changed = world.branches.change(bare, branch, commit_id=later.id)
-    with pytest.raises(RefsLeftOut, match=f"branch {branch.id}: its name has been taken"):
+    with pytest.raises(RefsLeftOut, match=f"branch {branch.id}: its name was taken"):
         world.restore(manifest, bare)
     assert world.branches.get(bare, branch.id) == changed
     assert len(list(world.branches.list(bare))) == 2
@@ -489,7 +489,7 @@ def test_a_tag_that_was_made_before_the_restore_went_on_keeps_its_name() -> None
     (restored,) = world.tags.list(bare)
     made = world.tags.create(bare, TagID("secret"), restored.commit_id)
     for _ in range(2):  # also when it is asked for again
-        with pytest.raises(RefsLeftOut, match="branch secret: its name has been taken"):
+        with pytest.raises(RefsLeftOut, match="branch secret: its name was taken"):
             world.restore(manifest, bare)
     assert set(world.tags.list(bare)) == {restored, made}
     assert [branch.id for branch in world.branches.list(bare)] == ["main"]

@@ -54,13 +54,13 @@ def engine(store: Store) -> Engine:
 def test_a_name_is_that_of_a_branch_or_of_a_tag(engine: Engine) -> None:
     engine.refs.create_branch(LAKE, DEV, MAIN)
     engine.refs.create_tag(LAKE, "v1", MAIN)
-    with pytest.raises(NotUnique, match="tag v1 exists already, and a branch cannot have the same"):
+    with pytest.raises(NotUnique, match="tag v1 already exists, and a branch cannot have the same"):
         engine.refs.create_branch(LAKE, "v1", MAIN)
-    with pytest.raises(NotUnique, match="branch dev exists already, and a tag cannot have the"):
+    with pytest.raises(NotUnique, match="branch dev already exists, and a tag cannot have the"):
         engine.refs.create_tag(LAKE, DEV, MAIN)
-    with pytest.raises(NotUnique, match=r"branch dev exists already$"):
+    with pytest.raises(NotUnique, match=r"branch dev already exists$"):
         engine.refs.create_branch(LAKE, DEV, MAIN)
-    with pytest.raises(NotUnique, match=r"tag v1 exists already$"):
+    with pytest.raises(NotUnique, match=r"tag v1 already exists$"):
         engine.refs.create_tag(LAKE, "v1", MAIN)
     repository = engine.repositories.get(LAKE)
     assert [branch.id for branch in engine.branches.list(repository)] == [DEV, MAIN]

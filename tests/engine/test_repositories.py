@@ -142,11 +142,11 @@ def test_the_owner_object_says_whose_the_namespace_is(parts: Parts) -> None:
 
 @pytest.mark.parametrize("name", ["", "ab", "Lake", "-lake", "a" * 64, "lake/2"])
 def test_a_wrong_name_is_refused_before_anything_is_touched(parts: Parts, name: str) -> None:
-    with pytest.raises(InvalidName, match="cannot be the name of a repository"):
+    with pytest.raises(InvalidName, match="is not a valid repository name"):
         create(parts, name)
-    with pytest.raises(InvalidName, match="cannot be the name of a branch"):
+    with pytest.raises(InvalidName, match="is not a valid branch name"):
         parts.repositories.create("lake", at("lake"), committer="ann", default_branch="a b")
-    with pytest.raises(Invalid, match=r"serves mem://, not s3://"):
+    with pytest.raises(Invalid, match=r"storage is mem://, not s3://"):
         parts.repositories.create("lake", Namespace.parse("s3://bucket/lake"), committer="ann")
     with pytest.raises(LimitExceeded):
         create(parts, path="x" * 5000)
@@ -166,7 +166,7 @@ def test_a_repository_in_the_longest_namespace_can_be_deleted(parts: Parts) -> N
 
 def test_a_name_is_taken_once(parts: Parts) -> None:
     create(parts)
-    with pytest.raises(NotUnique, match="repository lake exists already"):
+    with pytest.raises(NotUnique, match="repository lake already exists"):
         create(parts, path="elsewhere")
     create(parts, "sea", "elsewhere")
 
@@ -321,7 +321,7 @@ def test_whoever_meets_a_deletion_finishes_it(parts: Parts, finish: str) -> None
 def test_a_dead_creation_is_ended_by_the_cleaner_in_two_minutes(parts: Parts) -> None:
     leave_initial(parts)
     assert parts.cleaner.run_once() == CleanerCounts(creations_waiting=1)
-    with pytest.raises(NotUnique, match="repository lake is being created by someone else"):
+    with pytest.raises(NotUnique, match="repository lake is being created by another request"):
         create(parts)
     with pytest.raises(NamespaceTaken):
         create(parts, "sea")

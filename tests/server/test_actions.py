@@ -392,4 +392,4 @@ def test_a_refused_commit_is_marked(world: Server, receiver: Receiver) -> None:
         answer = world.call("POST", f"{base}/{path}", json=body)
         assert answer.status_code == 412
         assert answer.json["kind"] == "commit_refused"
-        assert f"was refused by {by}, and is on no branch" in answer.json["message"]
+        assert f"was refused by {by}: no branch or tag can point to it" in answer.json["message"]

@@ -50,7 +50,7 @@ def test_a_damaged_file_in_the_cache_is_found_and_replaced(
     with serve(tmp_path, cache__disk_folder=folder) as server:
         assert read(server, head) == 200
     assert cached(tmp_path) == sound
-    assert caplog.text.count("is damaged, it is fetched again") == 2
+    assert caplog.text.count("is damaged and fetched again") == 2
 
 
 def test_the_cache_keeps_no_more_than_it_may(tmp_path: Path, head: str) -> None:

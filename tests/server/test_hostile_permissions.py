@@ -276,7 +276,7 @@ def test_a_protected_branch_is_not_deleted(world: Server, release: str) -> None:
     protect(world, {"pattern": "rel*"})
     refused = world.call("DELETE", release)
     assert refused.status_code == 403, refused.text
-    assert "branch release is protected by the rule 'rel*'" in refused.json["detail"]
+    assert "branch release is protected (rule 'rel*')" in refused.json["detail"]
     assert world.call("GET", release).status_code == 200
 
 

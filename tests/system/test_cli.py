@@ -216,7 +216,7 @@ def test_merges_that_conflict(run: CommandLine, repo: str, files: Files) -> None
 def test_empty_commits_and_merges_need_a_word(run: CommandLine, repo: str) -> None:
     main, dev = f"{repo}/main", f"{repo}/dev"
     assert run.error("commit", main, "-m", "Nothing").startswith(
-        "there is nothing to commit on main"
+        "nothing to commit on main"
     )
     run("commit", main, "-m", "Nothing", "--allow-empty")
     run("branch", "create", dev, "-s", main)
@@ -296,7 +296,7 @@ def test_a_refused_commit_says_so(run: CommandLine, repo: str, files: Files) -> 
     refused = f"{repo}/{run.json('actions', 'runs', 'list', repo)[0]['commit_id']}"
     by = run.json("show", "commit", refused)["refused"]
     assert by.startswith("pre-commit hook 'never' of action 'shut', run ")
-    assert f"refused by {by}, and is on no branch (412)" in run.error(
+    assert f"refused by {by}: no branch or tag can point to it (412)" in run.error(
         "branch", "create", f"{repo}/sneak", "-s", refused
     )
 

@@ -1,9 +1,9 @@
 """Processes that build large commits and merges, to keep a server's requests fast.
 
 A builder opens the store and the storage itself. It receives one request at a time from a pipe, and
-answers with the ids of files that are already durable, or with an error. The two processes share
-nothing else: a builder may die at any moment at the cost of time only. It exits when its pipe is
-closed, so it never outlives its parent, even if the parent is killed.
+answers with the ids of durable files, or with an error. The processes share no other state: a
+builder may die at any moment at the cost of time only. It exits when its pipe is closed, so it
+never outlives its parent, even a killed one.
 """
 
 import gc
@@ -55,8 +55,8 @@ class BuilderDied(BuilderFailed):
 
     def __init__(self, exit_code: int | None) -> None:
         super().__init__(
-            f"the process that built the commit ended (exit code {exit_code}); what is staged is"
-            " still there: try again, with more memory if that was too little"
+            f"the process that built the commit died (exit code {exit_code}): staged changes are"
+            " kept; try again, with more memory if it ran out"
         )
         self.exit_code = exit_code
 
@@ -68,8 +68,8 @@ class BuilderHung(BuilderFailed):
 
     def __init__(self, limit_seconds: float) -> None:
         super().__init__(
-            f"the process that built the commit was not done after {limit_seconds:g} seconds, and"
-            " was ended; what is staged is still there: try again"
+            f"the process that built the commit was killed after {limit_seconds:g} seconds:"
+            " staged changes are kept; try again"
         )
 
 
@@ -80,8 +80,8 @@ class BuildersBusy(BuilderFailed):
 
     def __init__(self, limit_seconds: float) -> None:
         super().__init__(
-            f"other commits were built for {limit_seconds:g} seconds before this one; what is"
-            " staged is still there: try again, or let more processes build (processes.builders)"
+            f"no build process was free within {limit_seconds:g} seconds: staged changes are"
+            " kept; try again, or run more build processes (processes.builders)"
         )
 
 
@@ -89,7 +89,7 @@ _Request = BuildRequest | MergeBuildRequest
 
 
 class _Places(NamedTuple):
-    """The store, storage and caches that a builder opens."""
+    """Configuration of a builder: store, storage and caches."""
 
     store_url: str
     block: BlockSettings
@@ -158,7 +158,7 @@ class Builders:
         try:
             builder.prepare()
         except Exception as error:  # noqa: BLE001 - the write that foretold a build is done already
-            _LOGGER.warning("cannot start a builder yet: %s", error)
+            _LOGGER.warning("cannot start a builder: %s", error)
         finally:
             self._idle.put(builder)
 
@@ -172,9 +172,9 @@ class Builders:
             try:
                 return builder.ask(request, self._limit_seconds)
             except BuilderDied as error:
-                # It may have been killed by chance: retry in a new process. Never in this process:
-                # a build that needs too much memory must not kill the server.
-                _LOGGER.warning("a builder ended (exit code %s): trying again", error.exit_code)
+                # Retry once in a new process: the first may have been killed by chance. Never build
+                # in this process: running out of memory would kill the server.
+                _LOGGER.warning("a builder died (exit code %s): retrying", error.exit_code)
                 return builder.ask(request, self._limit_seconds)
         finally:
             self._idle.put(builder)
@@ -193,7 +193,7 @@ class Builders:
 
 
 class _Builder:
-    """One process, as its parent sees it; used by one thread at a time."""
+    """A build process, as seen by its parent; used by one thread at a time."""
 
     def __init__(self, places: _Places, begin: Callable[[], None] | None) -> None:
         self._places = places
@@ -219,12 +219,10 @@ class _Builder:
         return answer
 
     def prepare(self) -> None:
-        """Start the process if it does not run."""
         if self._running is None:
             self._start()
 
     def stop(self) -> None:
-        """End the process."""
         if self._running is None:
             return
         process, pipe = self._running
@@ -244,7 +242,7 @@ class _Builder:
             target=call_without_pandas, args=(serve, far_end), name="lakebed-build", daemon=True
         )
         process.start()
-        far_end.close()  # so that the pipe ends with the builder
+        far_end.close()  # so the pipe ends with the builder
         self._running = (process, pipe)
         _LOGGER.info("started builder process %s", process.pid)
         return self._running
@@ -252,7 +250,7 @@ class _Builder:
 
 def _receive(pipe: Connection, limit_seconds: float) -> object:
     if not pipe.poll(limit_seconds):
-        _LOGGER.warning("a builder was not done after %g seconds: it is ended", limit_seconds)
+        _LOGGER.warning("killing a builder that was not done after %g seconds", limit_seconds)
         raise BuilderHung(limit_seconds)
     return pipe.recv()
 

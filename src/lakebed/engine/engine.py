@@ -1,7 +1,7 @@
 """The engine: one object whose attributes are its components.
 
-`Readings` finds repositories and branches and checks write access; components without it are given
-repositories that were already read.
+`Readings` finds repositories and branches and checks write access; other components are given
+repositories already read.
 """
 
 from collections.abc import Callable
@@ -68,21 +68,18 @@ class Engine:
             settings: Times and bounds.
             cache: Caches of committed files.
             build_large: Builds large commits in another process (`lakebed.engine.build_processes`),
-                so that requests of this process stay fast; by default this process builds all
-                commits.
+                to keep requests of this process fast; by default this process builds all commits.
             merge_large: The same for large merges.
             foresee_large: Called in a writer's thread when the number of writes makes a large
                 commit likely (`Forecast`).
-            committed_in: Opens the committed entries of repositories; by default those in `block`.
+            committed_in: Opens the committed entries of repositories; by default from `block`.
         """
         self.store, self.block = store, block
         self.runtime = runtime = runtime or ThreadRuntime()
         self.hooks = hooks = hooks or Hooks()
         settings = settings or EngineSettings()
         self.scan_limit_seconds: Final = settings.scan_limit_seconds
-        """Maximum age of a scan of staged changes when a commit of them is published."""
         self.expiring_seconds: Final = settings.expiring_seconds
-        """How long a commit is marked before it expires."""
         committed_in = committed_in or committed_for(block, runtime, Cache(runtime, cache))
         self._committed_in = committed_in
         builds = Builds(
@@ -161,5 +158,4 @@ class Engine:
         self.references = References(store, branches, commits, marks, committed_in)
 
     def committed(self, repository: Repository) -> Committed:
-        """Return the committed entries of a repository."""
         return self._committed_in(repository.home)

@@ -115,7 +115,7 @@ class EntryNotFound(NotFound):
     kind = "entry_not_found"
 
     def __init__(self, key: bytes) -> None:
-        super().__init__(f"there is no entry {quoted(key)}")
+        super().__init__(f"entry not found: {quoted(key)}")
         self.key = key
 
 
@@ -126,7 +126,7 @@ class NotUnique(EngineError):
 
 
 class NamespaceTaken(NotUnique):
-    """Another repository keeps its data in this namespace, above it or below it."""
+    """Another repository keeps its data in this namespace, above or below."""
 
     kind = "namespace_taken"
 
@@ -167,7 +167,7 @@ class ParentNumberMissing(Invalid):
 
     def __init__(self, commit: str, parents: int) -> None:
         super().__init__(
-            f"commit {commit} has {parents} parents: give the number of one, counted from 1"
+            f"commit {commit} has {parents} parents: choose one by its number, counted from 1"
         )
 
 
@@ -187,14 +187,14 @@ class NothingThere(PreconditionFailed):
     kind = "nothing_there"
 
     def __init__(self, key: bytes) -> None:
-        super().__init__(key, "there is no such entry")
+        super().__init__(key, "no such entry")
 
 
 class Stale(EngineError):
     """The write took too long and was undone; without a condition, readers may have seen it.
 
-    Its object is too old to be staged. A plain write was visible until it was undone, and a commit
-    may contain it. A conditional write was never visible.
+    Its object is too old to be staged. An unconditional write was visible until the undo, and a
+    commit may contain the entry. A conditional write was never visible.
     """
 
     kind = "stale"
@@ -202,7 +202,7 @@ class Stale(EngineError):
     def __init__(self, key: bytes) -> None:
         super().__init__(
             f"the write of {quoted(key)} took so long that its object may be taken for garbage:"
-            " it was taken back, upload the object again"
+            " it was undone; upload the object again"
         )
         self.key = key
 
@@ -239,7 +239,9 @@ class Protected(EngineError):
     kind = "protected"
 
     def __init__(self, branch: str, pattern: str) -> None:
-        super().__init__(f"branch {branch} is protected by the rule '{pattern}'")
+        super().__init__(
+            f"branch {branch} is protected (rule '{pattern}'): commit to another branch and merge"
+        )
 
 
 class DefaultBranch(EngineError):
@@ -278,12 +280,7 @@ class Refused(EngineError):
     kind = "refused"
 
     def __init__(self, message: str, *, by: str = "") -> None:
-        """Make the error.
-
-        Args:
-            message: The message.
-            by: Which hook refused it, as in "refused by …"; by default the message's first line.
-        """
+        """Make the error; `by` names the hook, by default the message's first line."""
         super().__init__(message)
         self.by = by or message.partition("\n")[0]
 
@@ -294,7 +291,9 @@ class CommitRefused(EngineError):
     kind = "commit_refused"
 
     def __init__(self, commit_id: str, by: str) -> None:
-        super().__init__(f"commit {commit_id} was refused by {by}, and is on no branch")
+        super().__init__(
+            f"commit {commit_id} was refused by {by}: no branch or tag can point to it"
+        )
 
 
 class TooManyTries(EngineError):
@@ -303,7 +302,7 @@ class TooManyTries(EngineError):
     kind = "too_many_tries"
 
     def __init__(self, what: str, tries: int) -> None:
-        super().__init__(f"{what} failed {tries} times because others came first: try again")
+        super().__init__(f"{what} failed {tries} times because of concurrent changes: try again")
 
 
 class GivenUp(EngineError):
@@ -312,7 +311,7 @@ class GivenUp(EngineError):
     kind = "given_up"
 
     def __init__(self, what: str) -> None:
-        super().__init__(f"{what} took so long that others undid it: try again")
+        super().__init__(f"{what} took so long that another process undid it: try again")
 
 
 class CommitExpired(EngineError):
@@ -323,22 +322,22 @@ class CommitExpired(EngineError):
     def __init__(self, commit: str, expired_us: int) -> None:
         super().__init__(
             f"commit {commit} expired on {to_datetime(expired_us):%Y-%m-%d} by the garbage"
-            " collection rules of its repository: its data is not kept any more. Use a newer commit"
+            " collection rules of its repository: use a newer commit"
         )
 
 
 class RefsLeftOut(EngineError):
-    """A dump was restored without some of its refs; restoring it again restores no more."""
+    """A dump was restored without some of its refs; repeating the restore adds none."""
 
     kind = "refs_left_out"
 
     def __init__(self, dump_id: str, left_out: Sequence[str], count: int) -> None:
         """`left_out` are the first of `count` refs, each with the reason."""
         more = count - len(left_out)
-        others = f", and {more} others: the log of the server names them" if more else ""
+        others = f", and {more} more (see the server's log)" if more else ""
         super().__init__(
-            f"dump {dump_id} was restored without {count} of its refs: {'; '.join(left_out)}"
-            f"{others}. Everything else was restored; create these refs at commits that are kept"
+            f"dump {dump_id} was restored except for {count} refs:"
+            f" {'; '.join(left_out)}{others}; create these refs at commits that are kept"
         )
 
 
@@ -349,8 +348,9 @@ class TooManyExpire(EngineError):
 
     def __init__(self, count: int, known: int, max_share: float) -> None:
         super().__init__(
-            f"{count} of {known} commits would expire, more than the share of {max_share:g}: none"
-            " has. Look at the garbage collection rules; if this is meant, allow a larger share"
+            f"{count} of {known} commits would expire, more than the allowed share of"
+            f" {max_share:g}: none expired; check the garbage collection rules, or allow a"
+            " larger share"
         )
 
 

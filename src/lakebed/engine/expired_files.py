@@ -1,8 +1,8 @@
 """Files of expired commits, written into the namespace when a garbage collection run begins.
 
-A file is named by its content and never removed. It is written before a run relies on it, so a
-restore of refs knows every commit whose data may be deleted. A run without newly expired commits
-writes no new file.
+A file is named by its content, written before a run relies on it, and never removed. So a restore
+of refs knows every commit whose data may be deleted. A run without newly expired commits writes no
+new file.
 """
 
 from collections.abc import Iterable, Iterator

@@ -44,7 +44,7 @@ class Marks:
         return self.records(repository).place(commit_id.encode())
 
     def find_all(self, repository: Repository, ids: Sequence[CommitID]) -> dict[CommitID, Mark]:
-        """Return the marks of the commits that have one, in one call to the store."""
+        """Return the existing marks of commits, in one call to the store."""
         records = self.records(repository)
         found = self._store.get_many([records.place(each.encode()) for each in ids])
         return {
@@ -54,10 +54,9 @@ class Marks:
         }
 
     def let_name(self, repository: Repository, commit_id: CommitID, item: Item | None) -> None:
-        """Return if a ref to a commit counts; `item` is the mark, read after the ref was written.
+        """Return if a ref to a commit counts; else raise `CommitExpired`: undo the ref.
 
-        Raises:
-            CommitExpired: The ref does not count: undo it.
+        `item` is the commit's mark, read after the ref was written.
         """
         records = self.records(repository)
         mark = None if item is None else records.decode(item)
@@ -76,16 +75,11 @@ class Marks:
         self.let_name(repository, commit_id, item)
 
     def check_sources(self, repository: Repository, ids: Sequence[CommitID]) -> None:
-        """Return if copies of these commits' content, written before this call, count.
-
-        Raises:
-            CommitExpired: A commit has expired: its data may be deleted.
-        """
+        """Raise `CommitExpired` if existing copies of the commits' content do not count."""
         for commit_id, mark in self.find_all(repository, ids).items():
             _refuse_expired(commit_id, mark)
 
     def is_expired(self, repository: Repository, commit_id: CommitID) -> bool:
-        """Whether a commit has expired for good."""
         mark = self.find_all(repository, [commit_id]).get(commit_id)
         return mark is not None and mark.message.state == EXPIRED
 

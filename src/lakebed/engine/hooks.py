@@ -34,7 +34,7 @@ class Proposal:
     commit: Commit
     """The commit that becomes the head unless a hook refuses; already readable."""
     head: Commit
-    """The commit it replaces: publishing swaps a branch record that has this head."""
+    """The replaced commit: publishing swaps a branch record with this head."""
     judge: Commit
     """The commit with the rules that apply: the source of a merge, the proposed commit itself for
     staged changes, else the head."""
@@ -48,8 +48,7 @@ class Hooks:
     """No-op by default; subclasses override the events they handle.
 
     A ``before_…`` hook stops the operation by raising `Refused`; no effect is visible until then.
-    An ``after_…`` hook runs when the operation has taken effect, cannot undo it, and raises
-    nothing.
+    An ``after_…`` hook runs when the operation has taken effect, cannot undo it, and never raises.
 
     No lock is held while hooks run, and no other client waits for them.
     """

@@ -33,7 +33,7 @@ def _names_creation(name: bytes, message: pb.DeletedRepository) -> None:
     _names_repository(name, message)
     repository, _, unique_id = name.partition(b"/")
     if not (repository and unique_id):
-        raise ValueError("it is not named by a repository and a unique id")
+        raise ValueError("its name is not a repository and a unique id")
 
 
 def _names_namespace(name: bytes, _message: pb.NamespaceClaim) -> None:
@@ -78,8 +78,8 @@ STAGED_PREFIX: Final = b"key/"
 """Prefix of object paths in the partition of a staging token."""
 
 EMPTIED: Final = b"emptied"
-"""The skip index of listings (`empty_runs`), one per staging token. It sorts before all staged
-keys, so scans of them do not meet it."""
+"""The skip index of listings (`empty_runs`), one per staging token. Sorts before all staged keys,
+so scans of these do not meet it."""
 
 DROPPED_PARTITION: Final = b"cleanup_tokens"
 DROPPED: Final = RecordKind(b"", pb.DroppedToken, (*_CREATION, "branch"))

@@ -1,12 +1,12 @@
 """Leases in the record store: separate lease records, and work records with an owner.
 
 - `LeaseRecords`: leases by name, used by the Cleaner, expiry runs and garbage collection.
-- `LeasedRecord`: a work record (an import, a merge of a pull request, a run of hooks) that has its
-  owner and heartbeat as fields.
+- `LeasedRecord`: a work record (an import, a merge of a pull request, a run of hooks) with owner
+  and heartbeat as fields.
 
 `lakebed.base.leases` states the invariant and the effect of a failure at each step. A
-`LeasedRecord` is stricter: one compare-and-swap writes the owner's progress and its heartbeat, so a
-former owner that is still alive fails with its next change (`LeaseLostError`) and stops.
+`LeasedRecord` is stricter: one compare-and-swap writes the owner's progress and heartbeat, so the
+next change of a former owner fails (`LeaseLostError`) and stops it.
 """
 
 import logging
@@ -31,7 +31,7 @@ _MARK_BYTES: Final = 16
 
 
 class LeaseLostError(Exception):
-    """The work has ended, or another process owns it."""
+    """The work has ended or changed owners."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,13 +122,9 @@ class LeasedRecord(Generic[LeasedT]):
         *,
         mark: bytes = b"",
     ) -> None:
-        """Prepare to take ownership; nothing is written before `take`.
+        """Prepare to take ownership; `take` is the first write.
 
-        Args:
-            records: The kind of record.
-            record: The record as read.
-            runtime: Its clock stamps the record.
-            mark: The mark of this process, if the record already has it.
+        `mark` is the mark of this process, if already in the record.
         """
         self._records: Records[LeasedT] = records
         self._record: Record[LeasedT] = record
@@ -166,11 +162,10 @@ class LeasedRecord(Generic[LeasedT]):
     def change(self, edit: Callable[[LeasedT], None]) -> None:
         """Change the record; `edit` must be idempotent.
 
-        The record is written even if the edit changes nothing: a successful write proves that this
-        process still owns the work.
+        The record is written even if the edit changes nothing: a successful write proves ownership.
 
         Raises:
-            LeaseLostError: The work has ended, or another process owns it.
+            LeaseLostError: The work has ended or changed owners.
             OutcomeUnknown: The store does not answer.
         """
         with self._lock:
@@ -220,11 +215,7 @@ class LeasedRecord(Generic[LeasedT]):
         self._record = Record(self._record.name, changed, version)
 
     def _read_again(self) -> None:
-        """Read the record, which an earlier attempt may have written.
-
-        Raises:
-            LeaseLostError: Another process owns the work, or it has ended.
-        """
+        """Read the record, which an earlier attempt may have written; raises as `change`."""
         found = self._records.find(self._record.name)
         if found is None or not self._is_ours(found.message):
             raise LeaseLostError

@@ -1,13 +1,13 @@
 """Prometheus metrics of the engine.
 
 - ``lakebed_engine_cache_requests_total``: requests for files of committed entries, by cache and
-  result. Every miss in memory asks the disk cache, if there is one; every miss of the last cache
+  result. Every miss in memory asks the disk cache, if configured; every miss of the last cache
   reads from the storage.
 - ``lakebed_engine_commit_seconds``: duration of commits, by outcome.
-- ``lakebed_engine_commit_changes``: entries that each commit added, changed and removed.
+- ``lakebed_engine_commit_changes``: entries added, changed and removed by each commit.
 - ``lakebed_engine_build_seconds``: duration of building a commit's entries, in this process
   (``here``) or in a build process (``process``).
-- ``lakebed_engine_rebuilds_total``: builds repeated because the branch changed concurrently, or
+- ``lakebed_engine_rebuilds_total``: builds repeated after a concurrent change of the branch, or
   because the first build had become too old.
 - ``lakebed_engine_merge_seconds``: duration of merges, reverts and cherry-picks, by outcome.
 - ``lakebed_engine_cleaned_total``: records removed by the Cleaner.
@@ -28,7 +28,7 @@ _SECONDS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 
 
 _CACHE_REQUESTS = Counter(
     "lakebed_engine_cache_requests",
-    "Files of committed entries that were asked for, by cache and result",
+    "Requests for files of committed entries, by cache and result",
     ["cache", "result"],
 )
 MEMORY_HITS = _CACHE_REQUESTS.labels("memory", "hit")
@@ -37,27 +37,30 @@ DISK_HITS = _CACHE_REQUESTS.labels("disk", "hit")
 DISK_MISSES = _CACHE_REQUESTS.labels("disk", "miss")
 
 COMMIT_SECONDS = Histogram(
-    "lakebed_engine_commit_seconds", "Time of commits, by outcome", ["outcome"], buckets=_SECONDS
+    "lakebed_engine_commit_seconds",
+    "Duration of commits, by outcome",
+    ["outcome"],
+    buckets=_SECONDS,
 )
 COMMIT_CHANGES = Histogram(
     "lakebed_engine_commit_changes",
-    "Entries that a commit added, changed and removed",
+    "Entries added, changed and removed by a commit",
     buckets=(1, 10, 100, 1_000, 10_000, 100_000, 1_000_000, 10_000_000),
 )
 BUILD_SECONDS = Histogram(
     "lakebed_engine_build_seconds",
-    "Time to build what a commit holds, by where it was built",
+    "Duration of building a commit's entries, by where it was built",
     ["where"],
     buckets=_SECONDS,
 )
-REBUILDS = Counter("lakebed_engine_rebuilds", "Builds of a commit that had to be done again")
+REBUILDS = Counter("lakebed_engine_rebuilds", "Repeated builds of a commit")
 MERGE_SECONDS = Histogram(
     "lakebed_engine_merge_seconds",
-    "Time of merges, reverts and cherry-picks, by outcome",
+    "Duration of merges, reverts and cherry-picks, by outcome",
     ["operation", "outcome"],
     buckets=_SECONDS,
 )
-CLEANED = Counter("lakebed_engine_cleaned", "What the Cleaner removed", ["what"])
+CLEANED = Counter("lakebed_engine_cleaned", "Records removed by the Cleaner", ["what"])
 
 
 @contextmanager

@@ -32,10 +32,10 @@ StagingToken = NewType("StagingToken", str)
 
 @dataclass(frozen=True, slots=True)
 class Home:
-    """Location of the committed files of one creation of a repository.
+    """Location of a repository's committed files, distinct for each creation.
 
     A namespace alone is ambiguous: a repository can be deleted and another created in its
-    namespace. Facts cached about the files of one do not apply to the other.
+    namespace. Cached facts about files of the first do not apply to the second.
     """
 
     namespace: Namespace
@@ -43,7 +43,7 @@ class Home:
 
 
 MOVED_NAMESPACE: Final = "::lakebed::moved-namespace"
-"""Metadata key of a repository migrated from lakeFS: the namespace it had there."""
+"""Metadata key of a repository migrated from lakeFS: its former namespace."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +91,7 @@ def new_staging_token(runtime: Runtime, repository: RepositoryID, branch: Branch
 
 
 def repository_partition(repository: RepositoryID, unique_id: UniqueID) -> bytes:
-    """Return the partition of one creation of a repository."""
+    """Return the partition of a repository's branches, tags and commits."""
     return f"{repository}-{unique_id}".encode()
 
 

@@ -23,46 +23,34 @@ def is_commit_id(expression: str) -> bool:
 
 
 def check_repository_name(name: str) -> RepositoryID:
-    """Return a valid repository name.
-
-    Raises:
-        InvalidName: The name is not valid.
-    """
+    """Return a valid repository name, or raise `InvalidName`."""
     if not _REPOSITORY.fullmatch(name):
         raise InvalidName(
-            f"'{name}' cannot be the name of a repository: use 3 to 63 lower-case letters, digits"
+            f"'{name}' is not a valid repository name: use 3 to 63 lower-case letters, digits"
             " and hyphens, beginning with a letter or digit"
         )
     return RepositoryID(name)
 
 
 def check_branch_name(name: str) -> BranchID:
-    """Return a valid branch name.
-
-    Raises:
-        InvalidName: The name is not valid.
-    """
+    """Return a valid branch name, or raise `InvalidName`."""
     if not _BRANCH.fullmatch(name) or COMMIT_ID.fullmatch(name):
         raise InvalidName(
-            f"'{name}' cannot be the name of a branch: use up to 255 letters, digits, hyphens and"
-            " underscores, not beginning with a hyphen, and not like the id of a commit"
+            f"'{name}' is not a valid branch name: use up to 255 letters, digits, hyphens and"
+            " underscores, not beginning with a hyphen, and not a commit id"
         )
     return BranchID(name)
 
 
 def check_tag_name(name: str) -> TagID:
-    """Return a valid tag name.
-
-    Raises:
-        InvalidName: The name is not valid.
-    """
+    """Return a valid tag name, or raise `InvalidName`."""
     parts = name.split("/")
     well_formed = all(part and not part.startswith(".") for part in parts)
     well_formed = well_formed and ".." not in name and not name.endswith(".lock")
     if not _TAG.fullmatch(name) or not well_formed or COMMIT_ID.fullmatch(name):
         raise InvalidName(
-            f"'{name}' cannot be the name of a tag: use up to 255 characters without spaces and"
+            f"'{name}' is not a valid tag name: use up to 255 characters without spaces and"
             r" without ~ ^ : ? * [ \ @ $, in parts that are not empty and do not begin with a dot,"
-            " and not like the id of a commit"
+            " and not a commit id"
         )
     return TagID(name)

@@ -10,7 +10,7 @@ branch, repository, in this order. Then the versions validate the guess:
 - A version stands for one write. If the branch has the version last seen, it had this version
   throughout, and the cells belong to it. If not, the caller reads the cells of the new version.
 
-A process that has not seen the repository or the branch guesses less: it reads the repository
+For a repository or branch not seen before, the process guesses less, and reads the repository
 first, or the cells last.
 
 No decision depends on a cache: every record is read after the operation began. A write starts from
@@ -74,7 +74,7 @@ _Place = tuple[bytes, bytes]
 
 
 class Reading(NamedTuple):
-    """Records read together, as they were at one moment after the call began."""
+    """Records read together, consistent as of one moment after the call began."""
 
     repository: Repository
     found: Branch | None
@@ -93,7 +93,7 @@ class Reading(NamedTuple):
 
     @property
     def branch(self) -> Branch:
-        """The branch; only for refs that name a branch."""
+        """The branch; only for refs to a branch."""
         assert self.found is not None
         return self.found
 
@@ -145,13 +145,12 @@ class Readings:
     def commit_of(self, repository_id: RepositoryID, ref: str) -> tuple[Repository, CommitID]:
         """Return a repository and the commit of a ref in it; raises as `of_ref`.
 
-        Raises:
-            InvalidRef: The ref means the staged changes of a branch.
+        Raises `InvalidRef` also for the staged changes of a branch.
         """
         found = self.of_ref(repository_id, ref)
         if found.view is View.STAGED:
             raise InvalidRef(
-                f"{ref} means what is staged on a branch: use a branch, a tag or a commit"
+                f"{ref} means the staged changes of a branch: use a branch, a tag or a commit"
             )
         return found.repository, found.commit_id
 
@@ -166,8 +165,6 @@ class Readings:
             raise BranchNotFound(branch)
         return found
 
-    # For writes
-
     @traced("engine.read_to_write")
     def to_write(
         self,
@@ -179,13 +176,8 @@ class Readings:
     ) -> Reading:
         """Return the reading of a writable branch, with the cells of `key` if given.
 
-        Concurrent callers without a key share the read.
-
-        Args:
-            repository_id: The repository.
-            branch: The branch.
-            key: The key to write.
-            unique_id: The expected repository; a later one of the same name is not found.
+        Concurrent callers without a key share the read. With `unique_id`, a later repository of the
+        same name is not found.
 
         Raises:
             RepositoryNotFound, Deleting: The repository does not exist.
@@ -200,18 +192,14 @@ class Readings:
         return _checked(branch, found, unique_id)
 
     def renewed(self, known: Reading, key: bytes) -> Reading:
-        """Return `known` if it is recent enough for a write of `key`, or a new reading.
-
-        Raises:
-            As `to_write`.
-        """
+        """Return `known` if recent enough for a write of `key`, or else `to_write`."""
         if self._runtime.monotonic() - known.read_at <= RECENT_SECONDS:
             return known
         repository = known.repository
         return self.to_write(repository.id, known.branch.id, key, unique_id=repository.unique_id)
 
     def places_after_write(self, before: Reading) -> list[_Place]:
-        """Return the places that `after_write` reads, for writers that read them with the write."""
+        """Return the places read by `after_write`, for writers that read them with the write."""
         repository, branch = before.repository, before.branch
         return [
             (branch.staging_token.encode(), EMPTIED),
@@ -223,16 +211,10 @@ class Readings:
     def after_write(
         self, before: Reading, items: Sequence[Item | None] = (), read_at: float = 0
     ) -> Reading:
-        """Return the reading of a branch after a write to it, if it is still writable.
+        """Return the reading of a branch after a write, if still writable; raises as `to_write`.
 
-        Args:
-            before: The reading the write relied on.
-            items: The items at `places_after_write`, if read with the write; by default they are
-                read here.
-            read_at: Monotonic time before the items were read.
-
-        Raises:
-            As `to_write`: the write is no longer allowed.
+        `before` is the reading the write relied on. `items` are the items at `places_after_write`,
+        if read with the write after the monotonic time `read_at`; by default they are read here.
         """
         if not items:
             read_at = self._runtime.monotonic()
@@ -262,14 +244,11 @@ class Readings:
         with_rules: bool = False,
         view: View | None = View.COMBINED,
     ) -> Reading:
-        """Read a repository and one of its branches or tags, in one call if the guess is right.
+        """Read a repository and a branch or tag, in one call if the guess is right.
 
-        Args:
-            repository_id: The repository.
-            name: The branch; or, without rules, a tag; None to read only the repository.
-            key: The key whose cells to read, if the view includes staged changes.
-            with_rules: Whether to read the protection rules.
-            view: The requested part of the branch; None for the commit an expression starts from.
+        Without a `name`, reads only the repository; `with_rules`, also the rules, but no tag. Reads
+        the cells of `key` if `view` includes staged changes; no view selects the commit an
+        expression starts from.
         """
         seen = self._repositories.last_seen(repository_id)
         repository = None if seen is None else seen[1]

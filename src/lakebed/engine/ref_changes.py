@@ -1,9 +1,9 @@
 """Creation and deletion of branches and tags, with checks of rules and hooks in order.
 
 `lakebed.engine.refs` maintains the records alone. This module checks the repository (exists,
-writable), then rules, then asks hooks. A creation does so after its record is written, in a state
-invisible to readers; a deletion before. Hooks are told the outcome unless it is unknown: then they
-find it out later (`lakebed.lake.hooks.post`).
+writable), then rules, then asks hooks. A creation does so after writing its record, in a state
+invisible to readers; a deletion before. Hooks are told the outcome, or find an unknown outcome
+later (`lakebed.lake.hooks.post`).
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -82,7 +82,8 @@ class RefChanges:
 
         Raises:
             InvalidName: The name is not valid.
-            RepositoryNotFound, ReadOnly, RefNotFound, InvalidRef: There is nothing to branch from.
+            RepositoryNotFound, ReadOnly, RefNotFound, InvalidRef: The source or the repository is
+                unusable.
             NotUnique: The name is taken.
             CommitExpired: The commit has expired.
             CommitRefused: A hook refused the commit when it was made.
@@ -106,11 +107,12 @@ class RefChanges:
     def delete_branch(
         self, repository_id: RepositoryID, branch: BranchID, *, unchanged: Branch | None = None
     ) -> None:
-        """Delete a branch and its staged changes; with `unchanged`, only if it equals this reading.
+        """Delete a branch and its staged changes; with `unchanged`, only if equal to this reading.
 
         Raises:
             PreconditionFailed: The branch has changed.
-            RepositoryNotFound, ReadOnly, BranchNotFound: There is nothing to delete.
+            RepositoryNotFound, ReadOnly, BranchNotFound: The branch or repository is missing or
+                read-only.
             DefaultBranch: The default branch cannot be deleted.
             Protected: A rule protects the branch.
             Refused: A hook refused the deletion.
@@ -160,11 +162,8 @@ class RefChanges:
     ) -> CreatedT:
         """Create a ref in the repository as last seen; the creation validates this guess.
 
-        Args:
-            repository_id: The repository.
-            source: The ref to create at.
-            ask: Asks the hooks for permission.
-            create: Creates the ref, given the commit that `source` probably means.
+        `source` is the ref to create at; `ask` asks hooks for permission; `create` is given the
+        commit that `source` probably means.
         """
         for _ in range(_TRIES):
             repository = self._repositories.seen_lately(repository_id)

@@ -1,6 +1,6 @@
-"""Search a repository for an entry with an absolute address in some namespace.
+"""Search a repository for an entry with an absolute address in a namespace.
 
-Used by adoption: objects that another repository references there must not be deleted.
+Used by adoption: objects referenced by another repository must not be deleted.
 """
 
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ _RECORDS: Final = 1024
 
 @dataclass(frozen=True, slots=True)
 class ObjectReference:
-    """An entry that references an object."""
+    """An entry with its object's location."""
 
     path: bytes
     place: str
@@ -66,9 +66,9 @@ class References:
             for token in branch.tokens:
                 cells = self._store.scan(token.encode(), STAGED_PREFIX)
                 while page := list(islice(cells, _RECORDS)):
-                    rows = list(spelled_out(page))  # including proposals: they may become visible
+                    rows = list(spelled_out(page))  # including proposals, which may become visible
                     for (key, _), message in zip(rows, parse_all(rows), strict=True):
-                        # Undoing a write restores the address it replaced.
+                        # Undoing a write restores the replaced address.
                         addresses = message.entry.address, message.replaced_address
                         if any(address.startswith(prefix) for address in addresses):
                             return ObjectReference(path_of(key), f"branch {branch.id}")

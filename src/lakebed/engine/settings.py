@@ -30,7 +30,7 @@ class EngineSettings:
     """Entries to read from which a merge is built in a build process."""
 
     expiring_seconds: float = 86_400.0
-    """How long a commit is marked before it expires for good; a new ref still saves it."""
+    """How long a commit is marked before final expiry; a new ref still saves the commit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

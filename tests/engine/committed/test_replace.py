@@ -94,7 +94,7 @@ def test_intervals_that_overlap_are_refused() -> None:
     intervals = [Interval.of_prefix(b"a/"), Interval.of_key(b"a/b")]
     with pytest.raises(Invalid, match="overlap"):
         store.replace(empty, empty, intervals)
-    with pytest.raises(Invalid, match="order"):
+    with pytest.raises(Invalid, match="unsorted"):
         store.replace(empty, empty, [Interval.of_key(b"b"), Interval.of_key(b"a")])
 
 

@@ -1,9 +1,9 @@
 """Builds of a commit's entries: staged changes applied to a head's metarange, or a merge.
 
 A build reads sealed tokens, or the files of three metaranges, and writes files named by their
-content. It invalidates every proposal that it meets in a token, or fails (`cells`). It changes
-nothing else. So it may run in any process with access to the same store and storage, and may be
-interrupted and repeated: all files are durable before the id of their metarange is returned.
+content. It invalidates every proposal found in a token, or fails (`cells`), and changes no other
+state. So any process with access to the store and the storage may run, interrupt and repeat a
+build: all files are durable before the id of their metarange is returned.
 
 Python runs one thread of a process at a time, so a large build slows down all other requests of its
 process. For large builds the engine accepts another `Build` and `MergeBuild`, which run elsewhere
@@ -42,7 +42,7 @@ class Built:
     metarange_id: MetaRangeID
     summary: ChangeCounts
     held: frozenset[StagingToken]
-    """The tokens that had changes when they were scanned."""
+    """The tokens with changes at the time of the scan."""
 
 
 Build = Callable[[BuildRequest], Built]
@@ -72,9 +72,9 @@ MergeBuild = Callable[[MergeBuildRequest], MetaRangeID]
 class Forecast:
     """Forecast of large builds, so that a process can start ahead of them.
 
-    Starting a process takes longer than building a hundred thousand entries. A large commit follows
-    many writes, so it is likely once the writes since the last commit would make a large one.
-    Threads count without a lock: counting a few writes early or late does no harm.
+    Starting a process takes longer than building a hundred thousand entries. A large commit is
+    likely once the writes since the last commit would fill one. Threads count without a lock: an
+    error of a few writes does no harm.
     """
 
     def __init__(self, foreseen: Callable[[], None] | None, *, large_keys: int) -> None:
@@ -83,7 +83,6 @@ class Forecast:
         self._writes = 0
 
     def count_write(self) -> None:
-        """Count a write of one key."""
         self._writes += 1
         if self._writes >= self._large_keys:
             self._writes = 0
@@ -91,7 +90,6 @@ class Forecast:
                 self._foreseen()
 
     def count_commit(self) -> None:
-        """Reset the count."""
         self._writes = 0
 
 
@@ -118,8 +116,8 @@ class Builds:
     def apply(self, request: BuildRequest) -> Built:
         """Apply tokens, scanned during this call; return when files are durable.
 
-        Scans the tokens for a small build. If it finds many keys, and large builds run elsewhere,
-        it abandons the scan.
+        If the scan for a small build finds many keys, and large builds run elsewhere, it is
+        abandoned.
         """
         limit = None if self._large is None else self._settings.large_commit_keys
         changes = StagedChanges(Cells.sealed(self._store, request.tokens), limit=limit)

@@ -171,15 +171,14 @@ class Committer:
         except LakebedError as error:
             # Refused by a hook, no changes, or others were faster. The list may exceed its bound
             # for now: better than failing this commit for another's error.
-            _LOGGER.info("what others left sealed on %s was not published: %s", branch.id, error)
+            _LOGGER.info("cannot publish the tokens left sealed on %s: %s", branch.id, error)
 
     def _commit_sealed(
         self, proposals: CommitProposals, sealed: Branch, build: _Build | None = None
     ) -> CommitResult | None:
-        """Commit the sealed tokens of a branch; `build` is their build if already made.
+        """Commit the sealed tokens of a branch; return None if they were discarded: start over.
 
-        Returns:
-            None if the tokens were discarded: start over.
+        `build` is their build, if already made.
         """
         repository, current, first = proposals.repository, sealed, build
         for _ in range(self._settings.tries_max):
@@ -194,14 +193,14 @@ class Committer:
             if build is None or not build.fits(current, tokens):
                 if first is not None:
                     REBUILDS.inc()
-                    _LOGGER.info("building the commit on %s again", sealed.id)
+                    _LOGGER.info("rebuilding the commit on %s", sealed.id)
                 build = self._build(repository, current, tokens)
                 first = first or build
             if not build.made.summary and not proposals.request.allow_empty:
                 # The swap of the exact record judged proves that this still holds.
                 moved_on = self._publisher.trim(repository, current, tokens)
                 if moved_on is None:
-                    raise NoChanges(f"there is nothing to commit on {sealed.id}")
+                    raise NoChanges(f"nothing to commit on {sealed.id}")
                 current = moved_on
                 continue
             proposal = self.propose(
@@ -246,16 +245,16 @@ class Committer:
         sources: Sequence[CommitID] = (),
         scanned_at: float | None = None,
     ) -> Proposal | None:
-        """Store a commit, check it and ask hooks; return the earlier proposal if one equals it.
+        """Store a commit, check it and ask hooks; return the earlier proposal if one is equal.
 
         Args:
             proposals: The proposals of this request.
-            branch: The branch record that the content was made for.
-            tokens: The tokens that publishing the commit will drop.
+            branch: The branch record used for the content.
+            tokens: The tokens to drop when the commit is published.
             metarange_id: The content.
             parents: The first is the head that the commit replaces.
-            judge: The commit with the rules for it, or None for the new commit itself.
-            sources: The commits besides the first parent whose content it takes.
+            judge: The commit with the rules to apply, or None for the new commit itself.
+            sources: Commits besides the first parent with reused content.
             scanned_at: Monotonic time before the scan of the content, or None for no scan.
 
         Returns:
@@ -264,7 +263,7 @@ class Committer:
 
         Raises:
             CommitExpired: A source has expired.
-            Refused: A hook refused it.
+            Refused: A hook refused the commit.
         """
         repository, request = proposals.repository, proposals.request
         key = metarange_id, tuple(parent.id for parent in parents)
@@ -327,13 +326,9 @@ class Committer:
         return moved_on
 
     def _check_sources(self, repository: Repository, commit: Commit) -> bool:
-        """Check in one store call that no source of a new commit has expired.
+        """Check in one store call that no source of a commit has expired; raise `CommitExpired`.
 
-        Returns:
-            False if the head has expired: then the branch has another head.
-
-        Raises:
-            CommitExpired: A source has expired.
+        Returns False if the head has expired: then the branch has another head.
         """
         head, *merged = commit.parents
         sources = dict.fromkeys((*merged, *commit.sources))
@@ -353,7 +348,7 @@ class Committer:
 
 
 def _still_named(mine: tuple[StagingToken, ...], branch: Branch) -> tuple[StagingToken, ...]:
-    """Return our tokens that remain on the branch: the oldest ones it has."""
+    """Return our tokens still on the branch, which are its oldest."""
     named = set(branch.sealed_tokens)
     tokens = tuple(token for token in mine if token in named)
     assert branch.sealed_tokens[len(branch.sealed_tokens) - len(tokens) :] == tokens, (

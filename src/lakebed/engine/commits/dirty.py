@@ -1,12 +1,12 @@
 """Check that a branch is clean: no staged change differs from its head.
 
 An operation that needs a clean branch seals the staging token first, and then scans the sealed
-tokens. A token is only ever dropped if it was sealed and then scanned: a writer may acknowledge
+tokens. A token is only ever dropped after sealing and then scanning it: a writer may acknowledge
 into the current token at any time.
 
-*Clean* means that applying the tokens to the head changes nothing, by identity. Uploading an object
-again with the same bytes, or adding and deleting one, leaves a branch clean. Tokens without effect
-are dropped by the operation's swap, or trimmed.
+*Clean* means that applying the tokens to the head changes no entry, by identity. Uploading an
+object again with the same bytes, or adding and deleting an object, leaves a branch clean. Tokens
+without effect are dropped by the operation's swap, or trimmed.
 
 An operation may also keep staged changes (`seal`, `require_apart`). Then it drops no token and must
 not change a staged key: the staged value would hide the change, and undo it with the next commit.
@@ -80,9 +80,7 @@ class DirtyCheck:
     def seal(self, repository: Repository, branch: Branch) -> Branch:
         """Seal the staged changes of a branch, unless its list of sealed tokens is full.
 
-        Raises:
-            BranchNotFound: The branch was deleted or replaced concurrently.
-            TooManyTries: Concurrent changes won every time.
+        Raises as `Publisher.seal`.
         """
         is_full = len(branch.sealed_tokens) >= self._settings.sealed_tokens_max
         if is_full or not self._has_keys(branch):
@@ -92,12 +90,9 @@ class DirtyCheck:
     def require_apart(
         self, repository: Repository, branch: Branch, before: MetaRangeID, after: MetaRangeID
     ) -> None:
-        """Check that no staged change conflicts with the difference between two metaranges.
+        """Raise `MergeConflict` if staged keys conflict with the difference of two metaranges.
 
         Staged changes equal to the second metarange do no harm.
-
-        Raises:
-            MergeConflict: Staged keys conflict; the error lists them.
         """
         if before == after:
             return

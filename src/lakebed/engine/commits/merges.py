@@ -1,9 +1,9 @@
 """Operations that replace the head of a clean branch: merge, revert, cherry-pick, import.
 
-Each ensures that the branch is clean (`DirtyCheck`; a merge may keep staged changes), builds the
-new content from the head of the checked branch record, and publishes by a swap of this exact record
-(`Committer`). If the branch changed concurrently, all steps are repeated. The source of a merge is
-one commit, chosen at the start.
+Each ensures a clean branch (`DirtyCheck`; a merge may keep staged changes), builds the new content
+from the head of the checked branch record, and publishes by a swap of this exact record
+(`Committer`). After a concurrent change of the branch, all steps are repeated. The source of a
+merge is a commit chosen at the start.
 """
 
 import logging
@@ -126,14 +126,12 @@ class Merger:
                 head = self._read_head(attempt)
                 base = self._merge_bases.find(repository, source.id, head.id)
                 if base is None:
-                    raise Invalid(
-                        f"commit {source.id} and branch {branch} have no commit in common"
-                    )
+                    raise Invalid(f"commit {source.id} and branch {branch} have no common ancestor")
                 # The initial commit stands for no tree at all: emptying a tree is still a change.
                 same = base.metarange_id == source.metarange_id and not base.is_first
                 if (same or base.id == source.id) and not request.allow_empty:
                     raise NoChanges(
-                        f"branch {branch} has all changes of commit {source.id} already"
+                        f"already up to date: branch {branch} has all changes of commit {source.id}"
                     )
                 merged = self._merge(repository, base, source, head, request.strategy)
                 parents = [head] if request.squash else [head, source]
@@ -152,10 +150,8 @@ class Merger:
     ) -> Commit:
         """Undo the changes of a commit against one of its parents; raises as `merge`.
 
-        `parent_number` counts from 1, and is required if the commit is a merge.
-
-        Raises:
-            ParentNumberMissing, Invalid: The number is missing or out of range.
+        `parent_number` counts from 1; raises `ParentNumberMissing` if None for a merge, `Invalid`
+        if out of range.
         """
         parent = self._parent(repository, commit, parent_number)
         return self._replay(repository, branch, "revert", request, base=commit, source=parent)
@@ -191,7 +187,9 @@ class Merger:
                 head = self._read_head(attempt)
                 merged = self._merge(repository, base, source, head, None)
                 if merged == head.metarange_id and not request.allow_empty:
-                    raise NoChanges(f"commit {head.id} has all of these changes already")
+                    raise NoChanges(
+                        f"already up to date: commit {head.id} has all of these changes"
+                    )
                 commit = self._publish(attempt, merged, [head], judge=head, sources=[source.id])
                 if commit is not None:
                     return commit
@@ -203,15 +201,15 @@ class Merger:
         metarange_id: MetaRangeID,
         request: CommitRequest,
     ) -> Commit:
-        """Commit a metarange that a commit of this repository has; raises as `merge`.
+        """Commit a metarange of an existing commit of this repository; raises as `merge`.
 
-        Ids are not secret, and files are not proof: a file may lie in the namespace of a repository
-        that never wrote it. The repository's own commit records are the proof.
+        Ids are not secret, and files are not proof: a namespace may contain files never written by
+        its repository. The repository's own commit records are the proof.
 
         Raises:
-            MetaRangeNotFound: No commit of this repository has it.
-            CommitExpired: All commits that have it have expired.
-            MissingFile: Its file, or one of its ranges, is not in the storage.
+            MetaRangeNotFound: No commit of this repository has the metarange.
+            CommitExpired: All commits with the metarange have expired.
+            MissingFile: Its file, or the file of a range, is not in the storage.
         """
         source = self._find_holder(repository, metarange_id)
         self._committed_in(repository.home).check_stored(metarange_id)
@@ -221,7 +219,7 @@ class Merger:
             while True:
                 head = self._read_head(attempt)
                 if head.metarange_id == metarange_id and not request.allow_empty:
-                    raise NoChanges(f"branch {branch} holds exactly that already")
+                    raise NoChanges(f"already up to date: branch {branch} has this metarange")
                 commit = self._publish(
                     attempt, metarange_id, [head], judge=head, sources=[source.id]
                 )
@@ -229,11 +227,11 @@ class Merger:
                     return commit
 
     def _find_holder(self, repository: Repository, metarange_id: MetaRangeID) -> Commit:
-        """Return a commit that has a metarange and whose data is kept.
+        """Return a commit with a metarange and with data that is kept.
 
-        A commit refused because one of its sources had expired also has a record, which may
-        reference deleted objects. Such a record was stored after the source had expired; any other
-        was stored before, and has protected its objects since.
+        A commit refused because a source had expired also has a record, which may reference deleted
+        objects. Such a record was stored after the source had expired; any other was stored before,
+        and has protected its objects since.
         """
         expired: CommitExpired | None = None
         for each in self._commits.list(repository):
@@ -263,9 +261,9 @@ class Merger:
     ) -> Commit:
         """Replace key ranges of a branch by those of a metarange; raises as `merge`.
 
-        Returns the new commit, or the head if nothing changes: then no commit is made. `note` is
-        called with every commit about to be published, of which at most one will be; if `note`
-        raises, its commit is not published. A new branch of the same name counts as missing.
+        Returns the new commit, or the head if no entry changes. `note` is called with every commit
+        about to be published, of which at most one will be; if `note` raises, its commit is not
+        published. A new branch of the same name counts as missing.
         """
         current = self._branches.get(repository, branch)
         if current.unique_id != branch_unique_id:
@@ -286,11 +284,7 @@ class Merger:
                     return commit
 
     def _read_head(self, attempt: _Attempt) -> Commit:
-        """Return the head of the branch once it may be replaced; raises as `DirtyCheck`.
-
-        Raises:
-            TooManyTries: Concurrent changes won every time.
-        """
+        """Return the head of the branch once it may be replaced; raises as `DirtyCheck`."""
         if attempt.tries == self._tries:
             operation = f"the {attempt.proposals.operation} on {attempt.branch.id}"
             raise TooManyTries(operation, self._tries)
@@ -325,7 +319,7 @@ class Merger:
             return proposal.commit
         attempt.branch = moved_on
         _LOGGER.info(
-            "the %s on %s is done again: the branch was changed", proposals.operation, branch.id
+            "repeating the %s on %s: the branch was changed", proposals.operation, branch.id
         )
         return None
 

@@ -1,7 +1,7 @@
-"""Compare-and-swaps of a branch record that seal, publish and trim, and their outcomes.
+"""Compare-and-swaps of a branch record (seal, publish, trim), and their outcomes.
 
-A store that is full, locked or unavailable reports that nothing was changed. By then it was retried
-often enough (`lakebed.kv.retries`): starting over would only delay the caller.
+A store that is full, locked or unavailable reports that no record was changed. By then the call was
+retried often enough (`lakebed.kv.retries`): starting over would only delay the caller.
 """
 
 import logging
@@ -72,13 +72,8 @@ class Publisher:
     ) -> Branch | None:
         """Make a commit the head of a branch, and drop the tokens it contains.
 
-        The commit was stored, and the drop announced, before (`Committer.propose`).
-
-        Returns:
-            None on success, or the current branch if it was changed concurrently.
-
-        Raises:
-            BranchNotFound: The branch was deleted or replaced concurrently.
+        The commit was stored, and the drop announced, before (`Committer.propose`). Returns None on
+        success, or the branch after a concurrent change, read by `look_again`.
         """
         rest = _without(branch, tokens)
         try:
@@ -98,11 +93,7 @@ class Publisher:
     ) -> Branch | None:
         """Drop tokens without effect from a branch.
 
-        Returns:
-            None on success, or the current branch if success is not certain.
-
-        Raises:
-            BranchNotFound: The branch was deleted or replaced concurrently.
+        Returns None on success, or the branch read by `look_again` if success is not certain.
         """
         rest = _without(branch, tokens)
         self._branches.announce_drop(repository, branch.id, tokens)
@@ -124,12 +115,8 @@ class Publisher:
     ) -> Commit | None:
         """Return the newest commit that took another request's changes along, or None.
 
-        Args:
-            repository: The repository.
-            branch: The branch, without any of the tokens.
-            tokens: The tokens that had the changes. If commits took only some, the rest was
-                discarded.
-            over: The head under which the tokens were read: neither it nor its history took them.
+        `branch` has none of the tokens any more. Any tokens not consumed by commits were discarded.
+        `over` is the head under which the tokens were read: neither it nor its history took them.
         """
         missing = set(tokens)
         taker: Commit | None = None
@@ -147,7 +134,11 @@ class Publisher:
     def find_published(
         self, repository: Repository, branch: Branch, commit_ids: Collection[CommitID]
     ) -> CommitID | None:
-        """Return which of the commits led to the branch, or None; the rest no longer can."""
+        """Return which of the commits led to the branch, or None; the rest no longer can.
+
+        For a process that takes over from one that was about to publish: rewrites the branch record
+        unchanged, so that a swap still in flight fails. Raises as `seal`.
+        """
         current = self._touch(repository, branch)
         return self.find_leading(repository, current.commit_id, commit_ids)
 
@@ -174,14 +165,10 @@ class Publisher:
                 raise
             except (PredicateFailed, OutcomeUnknown):
                 current = self.look_again(repository, branch)
-        raise TooManyTries(f"the look at branch {branch.id}", self._tries)
+        raise TooManyTries(f"rewriting branch {branch.id}", self._tries)
 
     def look_again(self, repository: Repository, branch: Branch) -> Branch:
-        """Read a branch again after a concurrent change.
-
-        Raises:
-            BranchNotFound: The branch was deleted or replaced concurrently.
-        """
+        """Read a branch again; raise `BranchNotFound` if deleted or replaced."""
         current = self._branches.get(repository, branch.id)
         if current.unique_id != branch.unique_id:
             raise BranchNotFound(branch.id)

@@ -24,12 +24,10 @@ class CommitRequest:
     created_us: int | None = None
     """The date to record, or None for now."""
     allow_empty: bool = False
-    """Commit even if nothing changed."""
+    """Commit even without changes."""
 
 
-HELP: Final = CommitRequest(
-    committer="lakebed", message="Changes that interrupted commits had left behind"
-)
+HELP: Final = CommitRequest(committer="lakebed", message="Changes left by interrupted commits")
 """The commit of tokens left sealed by other committers."""
 
 
@@ -45,7 +43,7 @@ class CommitResult:
 
 @dataclass(frozen=True, slots=True)
 class Replacement:
-    """A metarange that replaces key ranges of a branch."""
+    """A metarange to replace key ranges of a branch."""
 
     metarange_id: MetaRangeID
     intervals: Sequence[Interval]
@@ -61,13 +59,13 @@ class MergeRequest(CommitRequest):
     squash: bool = False
     """Leave the source out of the parents."""
     keep_staged: bool = False
-    """Keep staged changes instead of refusing a branch that is not clean. Staged keys that the
-    merge would change are conflicts."""
+    """Keep staged changes instead of requiring a clean branch. Staged keys changed by the merge are
+    conflicts."""
 
 
 @dataclass(frozen=True, slots=True)
 class CommitProposals:
-    """The commits that one request has stored and proposed to hooks."""
+    """The commits that a request has stored and proposed to hooks."""
 
     repository: Repository
     operation: str

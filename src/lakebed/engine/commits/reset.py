@@ -3,7 +3,7 @@
 To reset everything, the tokens of the branch are swapped for a new one.
 
 To reset some keys, only the current staging token is written to, since a committer may be using the
-sealed ones: each staged key gets the head's entry, or a tombstone. Like a conditional write, this
+sealed tokens: each staged key gets the head's entry, or a tombstone. Like a conditional write, this
 is a compare-and-swap on the staged key, valid only if the whole branch record was the same before
 and after. If not, the reset is repeated with the new head.
 
@@ -207,12 +207,8 @@ class Resetter:
     ) -> bool:
         """Stage the head's entry of a key; return whether the write certainly succeeded.
 
-        Args:
-            repository: The repository.
-            branch: The branch as read.
-            key: The key.
-            staged: The value staged for it.
-            current: Its cell under the current token. A proposal in it is replaced.
+        `staged` is the value staged for the key. `current` is its cell under the current token; a
+        proposal in this cell is replaced.
         """
         committed = self._reader.committed(repository, branch.commit_id, key)
         if committed is None and staged == TOMBSTONE:

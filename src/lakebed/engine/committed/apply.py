@@ -1,15 +1,15 @@
 """Apply sorted changes to a metarange.
 
-Changes come as a stream of windows. Ranges of the base without changes are reused by id; the others
-are read and edited, several in parallel. A window may end inside a range: the rows up to there are
-edited with this window, the others with the next.
+Changes come as a stream of windows. Ranges of the base without changes are reused by id; the rest
+are read and edited, several in parallel. A window may end inside a range: the rows before are
+edited with this window, the rows after with the next.
 
-**Builder.** Builds a metarange from left to right, from rows and existing ranges. All operations
-that make a metarange use it: writing, applying changes, merging. So all cut rows into ranges by the
-same rules (see `lakebed.formats.boundaries`), and the same rows make the same metarange, regardless
-of their origin.
+**Builder.** Builds a metarange from left to right, from rows and existing ranges. Writing, applying
+changes and merging all use it. So all cut rows into ranges by the same rules (see
+`lakebed.formats.boundaries`), and the same rows make the same metarange, regardless of their
+origin.
 
-A range is reused unread if the one before it is closed, even a range of an earlier version, which
+A range is reused unread if the previous one is closed, even a range of an earlier version, which
 cut by larger breaks. If rows are pending at the end of an open range, the rows of the next range
 join them, and the boundaries are the old ones again from the next key that ends a range.
 """
@@ -59,8 +59,8 @@ class Builder:
             files: Where to store the ranges.
             breaks: Rules of range boundaries.
             runtime: For parallel writes.
-            inputs: The metaranges whose ranges will be added.
-            keeps: Whether to cache written ranges; False for so many that they would evict others.
+            inputs: The metaranges of the ranges to add.
+            keeps: Whether to cache written ranges; False if many, which would evict the rest.
         """
         self.breaks = breaks
         self._files = files
@@ -93,7 +93,6 @@ class Builder:
 
     @property
     def closed_ranges(self) -> int:
-        """Number of ranges closed so far."""
         return len(self._refs)
 
     @property
@@ -133,7 +132,6 @@ class Builder:
             self._close(closed)
 
     def _close(self, rows: pa.Table) -> None:
-        """Add a finished range to the pending ones."""
         self._pending.append((len(self._refs), rows))
         self._refs.append(None)
         self._pending_bytes += table_bytes(rows)
@@ -164,7 +162,7 @@ class Applied:
     """Result of applying changes."""
 
     metarange_id: MetaRangeID
-    """The base itself if nothing changed."""
+    """The base itself if no entry changed."""
     summary: ChangeCounts
     """Counts of changes; empty, and so false, if nothing changed."""
 
@@ -175,7 +173,7 @@ class _Portion:
 
     untouched: list[RangeRef]
     ref: RangeRef | None = None
-    """The range to edit; None behind the last one."""
+    """The range to edit, or None behind the last."""
     start: bytes = b""
     """Rows below this key are done."""
     stop: bytes | None = None

@@ -38,9 +38,7 @@ def entry_windows(batches: Iterable[Batch], *, after: bytes = b"") -> Iterator[p
 def change_windows(batches: Iterable[Batch]) -> Iterator[Edits]:
     """Yield changes in larger portions, checked, the entries in the stored form; none is empty.
 
-    Raises:
-        InvalidEntries: A batch does not have the columns and values of changes.
-        UnsortedEntries: The keys do not rise from row to row.
+    Raises as `entry_windows`.
     """
     before = b""
     for table in regroup(batches):
@@ -58,7 +56,7 @@ def _keys_and_tombstones(table: pa.Table) -> tuple[pa.Array, pa.Array]:
     try:
         picked = table.select(["key", "tombstone"]).cast(_KEY_AND_TOMBSTONE)
     except (pa.ArrowException, KeyError, ValueError) as error:
-        raise InvalidEntries(f"this is not a table of changes: {error}") from error
+        raise InvalidEntries(f"not a table of changes: {error}") from error
     return one_array(picked, "key"), one_array(picked, "tombstone")
 
 

@@ -37,7 +37,7 @@ CONFLICT_SCHEMA: Final = pa.schema(
 _NO_DIFFERENCES: Final = DIFF_SCHEMA.empty_table()
 _NO_CONFLICTS: Final = CONFLICT_SCHEMA.empty_table()
 
-# Searching a key and cutting the rows there costs as much as comparing and sorting some rows.
+# Searching a key and cutting the rows costs as much as comparing and sorting several rows.
 _FEW_EDITS: Final = 8
 _ROWS_FOR_AN_EDIT: Final = 100
 # Up to this many rows of base and source, a merge is faster row by row.
@@ -46,7 +46,7 @@ _REMOVAL: Final = -1
 
 
 _SPARSE: Final = 16
-"""From this many rows between two keys on, keys are searched one by one."""
+"""With this many rows per searched key, binary searches are faster."""
 
 
 class SortedKeys:
@@ -83,13 +83,7 @@ class Range:
     __slots__ = ("_ending", "_rows", "keys", "table")
 
     def __init__(self, table: pa.Table, *, cut_by: Breaks | None = None) -> None:
-        """Wrap some rows.
-
-        Args:
-            table: The rows.
-            cut_by: The breaks by which this process cut the rows: only the last key can end a
-                range.
-        """
+        """Wrap some rows; with `cut_by`, rows cut by it: only the last key ends a range."""
         self.table = table
         self.keys = SortedKeys(one_array(table, "key"))
         self._rows: EntryRows | None = None
@@ -105,11 +99,11 @@ class Range:
     def candidates(
         self, breaks: Breaks, put_keys: Sequence[bytes] | None = ()
     ) -> list[bytes] | None:
-        """Return the keys that may end a range when these rows and some puts are cut again.
+        """Return the keys that may end a range when these rows are cut again with `put_keys`.
 
-        For `Builder.add_rows` (None: any key may, since there are many puts). If the range was cut
-        by the same breaks, only its last key does. An earlier version may have cut it by larger
-        ones; then all keys are examined once.
+        For `Builder.add_rows`. None, for many puts: any key may end a range. If the range was cut
+        by the same breaks, only its last key does. An earlier version may have cut by larger
+        breaks; then all keys are examined once.
         """
         if put_keys is None:
             return None
@@ -136,7 +130,7 @@ class Range:
         return near.take(pc.index_in(wanted, value_set=one_array(near, "key")).drop_null())
 
     def _search(self, keys: Sequence[bytes], place: int) -> pa.Array:
-        """Return the rows of some keys, each by a binary search behind the previous one."""
+        """Return the rows of sorted keys, each by a binary search behind the previous."""
         found = []
         for key in keys:
             place = self.keys.find(key, place)
@@ -161,11 +155,7 @@ def prefix_end(prefix: bytes) -> bytes | None:
 
 
 def check_rising(keys: pa.Array, before: bytes) -> None:
-    """Raise if keys are empty, or do not rise from row to row, starting above `before`.
-
-    Raises:
-        UnsortedEntries: Two neighbours are equal or in the wrong order.
-    """
+    """Raise `UnsortedEntries` if keys are empty or do not rise, starting above `before`."""
     if len(keys) and keys[0].as_py() <= before:
         raise UnsortedEntries(before, keys[0].as_py())
     if len(keys) == 1:
@@ -235,7 +225,7 @@ def apply_rows(base: pa.Table, edits: Edits) -> tuple[pa.Table, ChangeCounts]:
 
 
 def _apply_few(base: pa.Table, edits: Edits) -> tuple[pa.Table, ChangeCounts]:
-    """Apply edits one by one, slicing the base between them."""
+    """Apply edits singly, slicing the base between them."""
     keys, identities = SortedKeys(one_array(base, "key")), SortedKeys(one_array(base, "identity"))
     put_keys = SortedKeys(one_array(edits.puts, "key"))
     put_identities = SortedKeys(one_array(edits.puts, "identity"))
@@ -269,7 +259,6 @@ def _apply_few(base: pa.Table, edits: Edits) -> tuple[pa.Table, ChangeCounts]:
 
 
 def _apply_many(base: pa.Table, edits: Edits) -> tuple[pa.Table, ChangeCounts]:
-    """Apply edits all at once."""
     base_keys = one_array(base, "key")
     found = pc.index_in(one_array(edits.puts, "key"), value_set=base_keys)
     added = pc.is_null(found)
@@ -315,7 +304,7 @@ def changed_rows(base: pa.Table, edits: Edits) -> pa.Table:
 
 
 def differ_at(keys: pa.Array, one: pa.Table, other: pa.Table) -> pa.Array:
-    """Return, for each key, whether two tables have different entries of it, or only one has."""
+    """Return, for each key, whether two tables have different entries, or only one has the key."""
     first, second = (
         _identities(table, pc.index_in(keys, value_set=one_array(table, "key")))
         for table in (one, other)
@@ -342,7 +331,6 @@ def split_changes(
 def _split_few(
     base: pa.Table, source: pa.Table, destination: pa.Table
 ) -> tuple[Edits, Edits, pa.Table]:
-    """Split changes one by one."""
     was = dict(_identified(base))
     keys, identities = (SortedKeys(one_array(destination, name)) for name in ("key", "identity"))
     free: list[tuple[bytes, int]] = []
@@ -475,7 +463,7 @@ def _same(one: pa.Array, other: pa.Array) -> pa.Array:
 
 
 def _none_of(rows: pa.Array, count: int) -> pa.Array:
-    """Return a mask of `count` rows that excludes some."""
+    """Return a mask of `count` rows that excludes `rows`."""
     mask = np.ones(count, dtype=np.bool_)
     mask[rows.to_numpy()] = False
     return pa.array(mask)

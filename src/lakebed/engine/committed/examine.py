@@ -45,10 +45,11 @@ def examine(
 
 def _check_range(breaks: Breaks, ref: RangeRef, entries: pa.Table, *, is_last: bool) -> None:
     if ref_of(entries) != ref:
-        raise Invalid(f"the metarange says something else of range {ref.range_id} than is in it")
+        raise Invalid(
+            f"the metarange's reference to range {ref.range_id} does not match its contents"
+        )
     ends = breaks.ends(entries, row_bytes(entries), 0, 0)
     if ends != [entries.num_rows] and not (is_last and not ends):
         raise Invalid(
-            f"range {ref.range_id} does not end where it should: whoever made it must cut ranges as"
-            f" this server does ({breaks})"
+            f"range {ref.range_id} ends at the wrong key: cut ranges as this server does ({breaks})"
         )

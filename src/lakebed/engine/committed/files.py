@@ -1,10 +1,10 @@
 """Ranges and metaranges as files, in the storage and in the caches.
 
-The memory cache has decoded files, the cache on the local disk has raw ones. A file's name is the
+The memory cache has decoded files, the cache on the local disk has raw files. A file's name is the
 hash of its content, so cached files never change and need no invalidation: one memory cache serves
-all repositories of a process, and one folder serves all processes of a machine. Files cached for
-one repository are never visible to another: names begin with the repository's unique id, so knowing
-the id of a file gives access only in its own repository.
+all repositories of a process, and one folder serves all processes of a machine. Cached files are
+visible only to their own repository: names begin with its unique id, so knowing the id of a file is
+not enough.
 """
 
 import logging
@@ -66,14 +66,13 @@ class MemoryCache(Generic[ValueT]):
 
     @property
     def size_bytes(self) -> int:
-        """Total size of the cached values."""
         return self._values.cost
 
     def get(self, name: str, load: Callable[[], tuple[ValueT, int]]) -> ValueT:
         """Return the value of a name; if not cached, `load` it with its size in bytes.
 
-        If several callers want the same name concurrently, one loads and the others wait. If the
-        load fails, only the loading caller gets the error, and another one tries.
+        If several callers want a name concurrently, one loads and the rest wait. If the load fails,
+        only the loading caller gets the error, and another tries.
         """
         value = self._values.get(name)
         if value is not None:
@@ -100,17 +99,16 @@ class MemoryCache(Generic[ValueT]):
         return value
 
     def put(self, name: str, value: ValueT, *, size_bytes: int) -> None:
-        """Cache a value made by this process."""
         self._values.put(name, value, cost=size_bytes)
 
 
 class DiskCache:
     """Files by name in a folder shared by processes; evicts the least recently used.
 
-    The folder must contain nothing else. A file appears by a rename, so it is whole; it may vanish
-    at any time, when another process makes room. It is not flushed to the disk: readers check its
-    content, and call `discard` if it is damaged. A full or broken disk makes the cache useless, not
-    wrong.
+    The folder must contain no other files. A file appears by a rename, so it is whole, and may
+    vanish at any time, when another process makes room. Files are not flushed to the disk: readers
+    check the content, and call `discard` if it is damaged. A full or broken disk makes the cache
+    useless, not wrong.
     """
 
     def __init__(self, runtime: Runtime, folder: Path, *, max_bytes: int) -> None:
@@ -125,7 +123,6 @@ class DiskCache:
         self._sweep()
 
     def get(self, name: str) -> bytes | None:
-        """Return the bytes cached under a name, or None."""
         path = self._folder / name
         try:
             data = path.read_bytes()
@@ -138,7 +135,6 @@ class DiskCache:
         return data
 
     def put(self, name: str, data: bytes) -> None:
-        """Cache bytes under a name."""
         if len(data) > self._max_bytes:
             return
         temporary = self._folder / f"{name}.{self._runtime.random_bytes(8).hex()}.tmp"
@@ -158,7 +154,6 @@ class DiskCache:
                 self._sweep()
 
     def discard(self, name: str) -> None:
-        """Drop the file of a name."""
         _remove(self._folder / name)
 
     def _sweep(self) -> None:
@@ -218,7 +213,7 @@ class Counters:
     ranges_read: int = 0
     ranges_written: int = 0
     ranges_reused: int = 0
-    """Ranges built that already existed in the storage."""
+    """Ranges built but already in the storage."""
     metaranges_read: int = 0
     metaranges_written: int = 0
 
@@ -248,7 +243,7 @@ class Files:
         # Ranges believed to be stored: a metarange that references them was read or written. Ids
         # are short, and a process meets a few million at most.
         self._known: set[RangeID] = set()
-        # Ranges searched for and missing: a metarange that references them proves nothing.
+        # Ranges found missing, even if a metarange references them.
         self._missing: set[RangeID] = set()
 
     def range(self, range_id: RangeID) -> Range:
@@ -281,7 +276,7 @@ class Files:
         )
 
     def save_range(self, new: NewRange, *, keep: bool = True) -> None:
-        """Store a range unless it exists already; with `keep`, also cache it."""
+        """Store a range unless it is stored; with `keep`, also cache it."""
         if new.ref.range_id in self._known:
             self._count("ranges_reused")
         else:
@@ -294,8 +289,8 @@ class Files:
     ) -> MetaRangeID:
         """Store a metarange of these ranges, in parallel with its `unsaved` ones.
 
-        An interruption may leave a metarange with missing ranges. It is unreferenced, and writing
-        the same metarange again stores its ranges too.
+        An interruption may leave an unreferenced metarange with missing ranges. Writing the same
+        metarange again stores its ranges too.
         """
         table = metarange_table(refs)
         saved = metarange_id(table)
@@ -365,7 +360,7 @@ class Files:
             try:
                 return decode(data, name), False
             except (DamagedFile, ForeignFile) as error:
-                _LOGGER.warning("a file in the cache is damaged, it is fetched again: %s", error)
+                _LOGGER.warning("a cached file is damaged and fetched again: %s", error)
                 disk.discard(name)
         address = self._namespace.address(path)
         data = self._read(address)
@@ -386,7 +381,7 @@ class Files:
             raise MissingFile(str(address)) from error
 
     def _store(self, ranges: Sequence[NewRange], *metaranges: tuple[str, bytes]) -> None:
-        """Store files of ranges and metaranges in one call, and count the new ones."""
+        """Store files of ranges and metaranges in one call, and count new files."""
         files = [*metaranges]
         files += ((range_path(new.ref.range_id), encode_range(new.entries)) for new in ranges)
         are_new = self._block.create_by_content(
@@ -416,7 +411,7 @@ class Files:
             self._known -= self._missing
 
     def _forget(self, *missing: RangeID) -> None:
-        """Take no range for stored any more: where one file is missing, others may be too."""
+        """Take no range for stored any more: where one file is missing, more may be."""
         with self._lock:
             self._known.clear()
             self._missing.update(missing)

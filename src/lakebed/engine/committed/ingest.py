@@ -27,7 +27,7 @@ class Ingest:
         """Continue a metarange returned by `save`, or an empty one."""
         self._builder = builder
         self.last_key = b""
-        """The last key added; empty if there is none."""
+        """The last key added, or empty."""
         self.count = 0
         """Number of entries added, including those of the initial ranges."""
         for ref in so_far.refs:
@@ -36,12 +36,7 @@ class Ingest:
         self.count = so_far.count
 
     def add(self, batch: Batch) -> None:
-        """Add entries; ranges are written as they fill up.
-
-        Raises:
-            InvalidEntries: The batch does not have the columns and values of entries.
-            UnsortedEntries: The keys do not rise from row to row, or from call to call.
-        """
+        """Add entries; ranges are written as they fill up. Raises as `Committed.write`."""
         for entries in entry_windows([batch], after=self.last_key):
             self._builder.add_rows(entries)
             self.last_key = entries.column("key")[-1].as_py()

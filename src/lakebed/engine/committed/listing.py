@@ -29,7 +29,7 @@ from lakebed.formats.parquet import one_array
 ItemT = TypeVar("ItemT")
 
 _SHORT_RUN: Final = 16
-"""Number of keys examined one by one before examining a whole column pays."""
+"""Up to this many keys, single tests are faster than a test of the column."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ class Folded(NamedTuple):
 
     key: bytes
     rows_before: int
-    """Number of rows of the page before it."""
+    """Number of preceding rows on the page."""
 
 
 class EntryPage(Generic[ItemT]):
@@ -87,7 +87,6 @@ class EntryPage(Generic[ItemT]):
         return int(self.rows.num_rows) + len(self.folded)
 
     def column(self, name: str) -> pa.Array:
-        """Return a column of the rows."""
         return one_array(self.rows, name)
 
     @property
@@ -116,7 +115,7 @@ class EntryQuery:
     after: bytes = b""
     """Only items with names above this, the last item of the previous page."""
     delimiter: bytes = b""
-    """Fold keys that contain this after the prefix; empty to fold nothing."""
+    """Fold keys with this text after the prefix; empty to fold no keys."""
     amount: int = 1000
     """Maximum number of items."""
 
@@ -258,7 +257,6 @@ class EntryBlocks:
         self._metarange = metarange
 
     def seek(self, key: bytes) -> EntryBlock | None:
-        """See `Blocks`."""
         place = self._metarange.position(key)
         if place == len(self._metarange.refs):
             return None
@@ -301,7 +299,6 @@ class DiffBlocks:
         self._block: DiffBlock | None = None
 
     def seek(self, key: bytes) -> DiffBlock | None:
-        """See `Blocks`."""
         while self._block is None or self._block.keys[-1] < key:
             table = next(self._tables, None)
             if table is not None:

@@ -1,8 +1,8 @@
 """Three-way merge of metaranges.
 
-Changes of only one side since the base are taken from that side. For changes made equally on both
-sides, the destination's entry stays. Different changes are a conflict. Most of the merge is decided
-by whole ranges: where the destination has the ranges of the base, the source's are taken by id,
+Changes since the base by only one side are taken from this side. For equal changes by both sides,
+the destination's entry stays. Different changes are a conflict. Most of the merge is decided by
+whole ranges: where the destination has the ranges of the base, the source's are taken by id,
 unread, and vice versa. Rows are read only where both have other ranges.
 """
 
@@ -63,11 +63,7 @@ def merge(
     destination: MetaRange,
     strategy: Strategy | None,
 ) -> MetaRangeID:
-    """Build and store the merge of three metaranges.
-
-    Raises:
-        MergeConflict: Some keys were changed differently on both sides, without a strategy.
-    """
+    """Build and store the merge of three metaranges; raise `MergeConflict` if needed."""
 
     def merge_stretch(stretch: _Stretch) -> _Merged:
         return _merge_rows(files, builder.breaks, stretch, strategy)

@@ -1,7 +1,7 @@
-"""Replacement of key ranges of one metarange by those of another.
+"""Replacement of key ranges of a metarange by those of another.
 
 The keys are divided alternately into intervals to keep and to replace. To keep, the ranges of the
-base are reused by id; to replace, those of the replacement. Only a range across the end of an
+base are reused by id; to replace, the ranges of the replacement. Only a range across the end of an
 interval is read, and only its rows inside are used. So the cost depends on the number of intervals,
 not on their contents or surroundings.
 """
@@ -34,11 +34,10 @@ class Interval:
 
     @classmethod
     def of_key(cls, key: bytes) -> Self:
-        """Return the interval of one key."""
+        """Return the interval of a single key."""
         return cls(key, successor(key))
 
     def overlaps(self, other: "Interval") -> bool:
-        """Whether two intervals can share a key."""
         return (self.end is None or other.start < self.end) and (
             other.end is None or self.start < other.end
         )
@@ -55,16 +54,13 @@ def replace(
     replacement: MetaRange,
     intervals: Sequence[Interval],
 ) -> MetaRangeID:
-    """Build and store the base with the intervals replaced.
+    """Build and store the base with sorted, disjoint intervals replaced.
 
     Keys of the replacement outside of all intervals are left out.
-
-    Raises:
-        Invalid: The intervals are unsorted or overlap.
     """
     for left, right in pairwise(intervals):
         if left.overlaps(right) or right.start < left.start:
-            raise Invalid(f"the intervals {left} and {right} overlap, or are not in order")
+            raise Invalid(f"the intervals {left} and {right} overlap or are unsorted")
     for metarange, stretch in _stretches(base, replacement, intervals):
         for ref in window(metarange, stretch.start, stretch.end):
             if ref.min_key in stretch and ref.max_key in stretch:
@@ -78,7 +74,7 @@ def replace(
 def _stretches(
     base: MetaRange, replacement: MetaRange, intervals: Sequence[Interval]
 ) -> Iterator[tuple[MetaRange, Interval]]:
-    """Yield intervals that cover all keys in order, each with the metarange to take it from."""
+    """Yield intervals that cover all keys in order, each with its metarange."""
     start: bytes | None = b""
     for interval in intervals:
         assert start is not None, "an interval without an end is the last one"

@@ -60,13 +60,13 @@ class Committed:
         cache: Cache | None = None,
         breaks: Breaks | None = None,
     ) -> None:
-        """Open the committed entries of a repository; nothing is read or written yet.
+        """Open the committed entries of a repository, without reading or writing.
 
         Args:
             block: The storage.
             home: Ranges and metaranges are stored below ``_lakebed/`` in its namespace.
             runtime: Locks and parallel work.
-            cache: Shared by all repositories of a process; by default a new one in memory.
+            cache: Shared by all repositories of a process; by default a new memory cache.
             breaks: Rules of range boundaries; always the same for one repository.
         """
         self._runtime = runtime
@@ -77,8 +77,6 @@ class Committed:
     def counters(self) -> Counters:
         """Numbers of files read and written so far."""
         return self._files.counters
-
-    # Writing
 
     def write(self, batches: Iterable[Batch]) -> MetaRangeID:
         """Store entries, sorted by key, and return their metarange.
@@ -109,17 +107,10 @@ class Committed:
     def replace(
         self, base: MetaRangeID, replacement: MetaRangeID, intervals: Sequence[Interval]
     ) -> MetaRangeID:
-        """Store a metarange with some key ranges replaced by those of another.
+        """Store `base` with sorted, disjoint key ranges replaced by those of `replacement`.
 
-        Only ranges across an end of an interval are read.
-
-        Args:
-            base: Provides the entries outside of the intervals.
-            replacement: Provides the entries inside.
-            intervals: Sorted and disjoint.
-
-        Raises:
-            Invalid: The intervals are unsorted or overlap.
+        Only ranges across an end of an interval are read. Raises `Invalid` for unsorted or
+        overlapping intervals.
         """
         before, new = self._files.metarange(base), self._files.metarange(replacement)
         builder = self._builder(before, new)
@@ -128,11 +119,11 @@ class Committed:
         )
 
     def apply(self, base: MetaRangeID, changes: Iterable[Batch]) -> Applied:
-        """Apply changes to a metarange; return the new one with counts.
+        """Apply changes to a metarange; return the new metarange with counts.
 
         Ranges without changes are reused unread. A put with the identity of the committed entry is
-        not a change, and this entry stays. Nor is a tombstone for a missing key. If nothing
-        changed, the result is the base.
+        not a change, and this entry stays. Nor is a tombstone for a missing key. Without changes,
+        the result is the base.
 
         Args:
             base: The metarange to change.
@@ -140,8 +131,7 @@ class Committed:
                 size.
 
         Raises:
-            InvalidEntries: A batch does not have the columns and values of changes.
-            UnsortedEntries: The keys do not rise from row to row.
+            InvalidEntries, UnsortedEntries: As `write`.
         """
         return self.edit(base, change_windows(changes))
 
@@ -158,15 +148,15 @@ class Committed:
         *,
         strategy: Strategy | None = None,
     ) -> MetaRangeID:
-        """Store the three-way merge of metaranges, and return it.
+        """Store the three-way merge of metaranges; return the result.
 
-        A key changed by one side is taken from that side. If both have the same identity, the
-        destination's entry stays. Ranges changed by only one side are taken whole, unread. If there
-        was nothing to merge, the result is the destination.
+        A key changed by one side is taken from this side. If both have the same identity, the
+        destination's entry stays. Ranges changed by only one side are taken whole, unread. If the
+        source has no new changes, the result is the destination.
 
         Raises:
             MergeConflict: Both sides changed keys differently, and `strategy` is None; the error
-                lists all of these keys.
+                lists all conflicts.
         """
         three = [self._files.metarange(each) for each in (base, source, destination)]
         return merge(
@@ -178,8 +168,6 @@ class Committed:
             destination=three[2],
             strategy=strategy,
         )
-
-    # Reading
 
     def is_long_merge(
         self,
@@ -205,8 +193,7 @@ class Committed:
     def check_stored(self, metarange_id: MetaRangeID) -> None:
         """Verify that a metarange and all its ranges are in the storage, bypassing caches.
 
-        Raises:
-            MissingFile: A file is missing; the error names it.
+        Raises `MissingFile` with the name of a missing file.
         """
         self._files.check_stored(metarange_id)
 
@@ -246,16 +233,14 @@ class Committed:
     def scan_all(self, metarange_ids: Iterable[MetaRangeID]) -> Iterator[pa.Table]:
         """Yield the entries of many metaranges, bypassing caches; shared ranges come once.
 
-        Raises:
-            MissingFile, DamagedFile, ForeignFile: A file is missing or its content is wrong, so the
-                entries are incomplete.
+        A missing or damaged file means that the entries are incomplete.
         """
         return (entries for _, entries in self.scan_each(metarange_ids))
 
     def scan_each(
         self, metarange_ids: Iterable[MetaRangeID]
     ) -> Iterator[tuple[MetaRangeID, pa.Table]]:
-        """As `scan_all`; each table comes with the first metarange that has it."""
+        """As `scan_all`; each table comes with the first metarange that has the range."""
         first_in: dict[RangeID, MetaRangeID] = {}
 
         def new_ranges() -> Iterator[RangeID]:
@@ -275,7 +260,7 @@ class Committed:
     ) -> Sequence[bytes]:
         """Return some keys from `start` (inclusive) to `end` (exclusive), without reading a range.
 
-        These are the last keys of the ranges, so at most one range lies between two of them.
+        These are the last keys of ranges, so at most one range lies between two of them.
         """
         refs = window(self._files.metarange(metarange_id), start, end)
         return [ref.max_key for ref in refs if end is None or ref.max_key < end]
@@ -345,17 +330,17 @@ class Committed:
     def list_diff(
         self, left: MetaRangeID, right: MetaRangeID, query: EntryQuery
     ) -> EntryPage[DiffEntry]:
-        """Return a page of differences; a common prefix means that a key below it differs."""
+        """Return a page of differences; a common prefix means a difference below."""
         left_metarange, right_metarange = self._files.metarange(left), self._files.metarange(right)
         return diff_page(DiffBlocks(self._files, left_metarange, right_metarange, query), query)
 
     def list_changes(
         self, base: MetaRangeID, left: MetaRangeID, right: MetaRangeID, query: EntryQuery
     ) -> EntryPage[DiffEntry]:
-        """Return a page of the right's changes since the base that the left did not make too.
+        """Return a page of changes since the base by the right side and not equally by the left.
 
-        An entry that the left changed differently is a conflict. Equal changes are left out:
-        merging the right into the left would not change these entries.
+        An entry changed differently by the left is a conflict. Equal changes are left out: merging
+        the right into the left would not change these entries.
         """
         if base == left:
             return self.list_diff(base, right, query)

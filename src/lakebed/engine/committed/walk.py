@@ -1,8 +1,8 @@
 """Parallel walks over several metaranges.
 
 First by ranges: `align` groups overlapping ranges, so that ranges shared by two sides can be
-decided by their ids. For the rest by rows: `side_by_side` reads the ranges of such a group, one of
-each side at a time, and yields the rows of all sides between the same two keys.
+decided by their ids. For the rest by rows: `side_by_side` reads the ranges of a group, one of each
+side at a time, and yields the rows of all sides between the same two keys.
 """
 
 from collections import deque
@@ -21,7 +21,7 @@ ItemT = TypeVar("ItemT")
 ResultT = TypeVar("ResultT")
 
 Group = tuple[list[RangeRef], ...]
-"""For each side the ranges that overlap, directly or through others; may be empty."""
+"""For each side its directly or indirectly overlapping ranges, or none."""
 
 NO_ENTRIES: Final = ENTRY_SCHEMA.empty_table()
 
@@ -30,10 +30,10 @@ _MOST_AHEAD: Final = 4
 
 
 def align(sides: Sequence[Sequence[RangeRef]]) -> Iterator[Group]:
-    """Split the ranges of all sides into the smallest groups that do not overlap each other.
+    """Split the ranges of all sides into the smallest groups without overlap between groups.
 
-    A range that two sides share overlaps no other range of theirs. So with two sides, it is always
-    a group of its own.
+    A shared range overlaps no other range of its sides. So with two sides, a shared range is always
+    a group.
     """
     places = [0] * len(sides)
     while True:
@@ -78,11 +78,7 @@ def side_by_side(
 ) -> Iterator[tuple[pa.Table, ...]]:
     """Yield the rows of all sides in steps: each step has the rows between the same two keys.
 
-    Args:
-        files: Where to read the ranges.
-        group: The ranges of each side.
-        start: First key (inclusive).
-        end: Last key (exclusive), or None.
+    Only keys from `start` (inclusive) to `end` (exclusive).
     """
     if not start and end is None and all(len(refs) <= 1 for refs in group):
         # No steps needed: each range is read whole.
@@ -99,7 +95,7 @@ def side_by_side(
 
 
 def _rows(files: Files, refs: list[RangeRef], start: bytes, stop: bytes) -> pa.Table:
-    """Return rows of the list's last range; drop the range if it ends there, read it if needed."""
+    """Return the last range's rows; drop the range if it ends before `stop`, read it if needed."""
     if not refs or refs[-1].min_key >= stop:
         return NO_ENTRIES
     ref = refs[-1]

@@ -31,8 +31,8 @@ class Frontier:
     """Priority queue of commits to visit, each once, children before parents.
 
     Ancestors have smaller generations. So when a commit is popped, all its descendants in the walk
-    have been popped: it has every mark they added, and is never added again. Only pending commits
-    are in memory, however long the history.
+    have been popped: it has all their marks, and is never added again. Only pending commits are in
+    memory, however long the history.
     """
 
     def __init__(self, commits: Commits, repository: Repository) -> None:
@@ -45,7 +45,7 @@ class Frontier:
         return bool(self._heap)
 
     def add(self, commit_id: CommitID, marks: int = 0) -> Commit:
-        """Add a commit, or marks to a pending one; return it, or raise `CommitNotFound`."""
+        """Add a commit, or marks to a pending commit; return it, or raise `CommitNotFound`."""
         held = self._waiting.get(commit_id)
         if held is None:
             commit, before = self._commits.get(self._repository, commit_id), 0
@@ -56,7 +56,6 @@ class Frontier:
         return commit
 
     def pop(self) -> tuple[Commit, int]:
-        """Return the next commit and its marks."""
         *_, commit_id = heapq.heappop(self._heap)
         return self._waiting.pop(commit_id)
 
@@ -68,9 +67,9 @@ class Frontier:
 class _Ancestors:
     """A commit and its ancestors, searched only as far down as needed.
 
-    Invariant: an ancestor not yet reached has a pending descendant that precedes it in the order.
-    So a commit that precedes all pending ones and is not reached is no ancestor. A commit may be
-    added at any time; pending commits are still followed in order.
+    Invariant: an ancestor not yet reached has a pending descendant earlier in the order. So an
+    unreached commit before all pending ones is no ancestor. A commit may be added at any time;
+    pending commits are still followed in order.
     """
 
     def __init__(self, commits: Commits, repository: Repository) -> None:
@@ -89,11 +88,7 @@ class _Ancestors:
             heapq.heappush(self._to_follow, (rank(commit), commit.parents))
 
     def include(self, commit: Commit) -> bool:
-        """Whether a commit is an ancestor.
-
-        Raises:
-            CommitNotFound: A parent is missing; the object must not be used any more.
-        """
+        """Whether a commit is an ancestor; the object is unusable after a `CommitNotFound`."""
         place = rank(commit)
         while commit.id not in self._reached and self._to_follow and self._to_follow[0][0] < place:
             _, parents = heapq.heappop(self._to_follow)
@@ -121,23 +116,23 @@ class MergeBases:
         """Return the best common ancestor of two commits, or raise `Invalid`; see `find`."""
         base = self.find(repository, source_id, head_id)
         if base is None:
-            raise Invalid(f"commits {source_id} and {head_id} have no ancestor in common")
+            raise Invalid(f"commits {source_id} and {head_id} have no common ancestor")
         return base
 
     def find(self, repository: Repository, source_id: CommitID, head_id: CommitID) -> Commit | None:
         """Return the best common ancestor of two commits, or None if their histories are unrelated.
 
-        A commit counts as its own ancestor. The best common ancestor is not an ancestor of another
-        one. After criss-cross merges there are several: the highest generation wins, then the
-        newest, then the smallest id. So the answer is the same whichever commit is passed as the
-        head, whose ancestors are cached.
+        A commit counts as its own ancestor. The best common ancestor is not an ancestor of another.
+        After criss-cross merges there are several: the highest generation wins, then the newest,
+        then the smallest id. So the answer is the same whichever commit is passed as the head,
+        whose ancestors are cached.
 
-        The ancestors of the source are visited in order, and the first that the head shares is the
-        answer: any common descendant of it would have been visited before. Only commits whose
-        generation is not below the answer's are read, and their parents.
+        The ancestors of the source are visited in order, and the first shared with the head is the
+        answer: its common descendants would have been visited before. Only commits whose generation
+        is not below the answer's are read, and their parents.
 
         Raises:
-            CommitNotFound: One of the two does not exist.
+            CommitNotFound: A commit does not exist.
         """
         source = self._commits.get(repository, source_id)
         head = self._commits.get(repository, head_id)
@@ -149,9 +144,9 @@ class MergeBases:
         return base
 
     def _recall(self, repository: Repository, source: Commit, head: Commit) -> _Ancestors:
-        """Return the cached ancestors of a head, or of one of its recent predecessors.
+        """Return the cached ancestors of a head, or of a recent predecessor.
 
-        Only commits that the search would read anyway are tried.
+        Only commits are tried that the search would read anyway.
         """
         older = head
         for _ in range(_LOOK_BACK):

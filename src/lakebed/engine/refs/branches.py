@@ -52,7 +52,7 @@ class Branches:
     def last_seen(self, repository: Repository, branch: BranchID) -> Branch | None:
         """Return a branch as this process last read it, however long ago, or None.
 
-        Callers must check that the record still has this version.
+        Callers must validate its version.
         """
         return self._seen.get((repository.partition, branch))
 
@@ -82,7 +82,7 @@ class Branches:
         """Iterate in order over the branches after `after` whose tokens count as referenced.
 
         For garbage collection. Includes every branch with a record that is not CREATING: tokens are
-        also referenced in states that readers do not find.
+        also referenced in states invisible to readers.
         """
         for branch, state in self._scan(repository, after=after):
             if state != CREATING:
@@ -112,10 +112,10 @@ class Branches:
         Args:
             repository: The repository.
             branch: The name of the new branch.
-            commit_id: The commit; with `look`, the commit that it will probably return.
+            commit_id: The commit; with `look`, its probable result.
             hidden: Whether to leave the branch out of lists.
-            unique_id: A new id, for callers that need it in advance.
-            look: Other records that the creation depends on.
+            unique_id: A new id, for callers who need one in advance.
+            look: Other records the creation depends on.
             shared: Whether a tag may have the name too.
         """
         message = pb.Branch(
@@ -143,13 +143,13 @@ class Branches:
     ) -> Branch:
         """Change a branch that still has the version read; return the new branch.
 
-        Tokens dropped by the change must have been announced before (`announce_drop`).
-        `next_commit_id` is the commit the branch is about to move to: it does not expire while the
-        record names it, and any other change clears it.
+        Dropped tokens must have been announced before (`announce_drop`). `next_commit_id` is the
+        commit the branch is about to move to: the commit does not expire while the record names it,
+        and any other change clears it.
 
         Raises:
             PredicateFailed: The branch was changed or deleted concurrently.
-            OutcomeUnknown: The branch may have been changed; read it again to find out.
+            OutcomeUnknown: The branch may have been changed; read again to find out.
         """
         message = pb.Branch()
         message.CopyFrom(branch.stored)
@@ -193,7 +193,7 @@ class Branches:
         current = first
         while current.unique_id == first.unique_id:
             if unchanged and current.version != first.version:
-                raise PreconditionFailed(branch.encode(), "the branch was changed meanwhile")
+                raise PreconditionFailed(branch.encode(), "the branch has changed")
             before_try(current)
             self.announce_drop(repository, branch, current.tokens)
             try:
@@ -223,10 +223,10 @@ class Branches:
     def announce_drop(
         self, repository: Repository, branch: BranchID, tokens: Sequence[StagingToken]
     ) -> None:
-        """Record that tokens are about to be dropped, so that the Cleaner finds them.
+        """Record that tokens are about to be dropped, for the Cleaner.
 
         Must precede the drop: a process that dies in between must not leave unreferenced partitions
-        behind. The Cleaner ignores tokens that a branch still references.
+        behind. The Cleaner ignores tokens still referenced by a branch.
         """
         self._store.write(self.announcements(repository, branch, tokens))
 

@@ -57,11 +57,7 @@ class Commits:
         return found
 
     def get_all(self, repository: Repository, ids: Sequence[CommitID]) -> list[Commit]:
-        """Return commits in the order of `ids`, with at most one store call.
-
-        Raises:
-            CommitNotFound: One of the ids does not exist.
-        """
+        """Return commits in the order of `ids` in at most one store call; raises as `get`."""
         known = {each: self._cache.get((repository.partition, each)) for each in ids}
         missing = [each for each, commit in known.items() if commit is None]
         if missing:
@@ -147,22 +143,12 @@ class Commits:
         """Store a lakeFS commit under its lakeFS id; return whether the id matches. Idempotent.
 
         A commit whose id does not match its fields is stored too: users know the commit by this id.
-        Arguments up to `created_us` are as for `add`.
-
-        Args:
-            repository: The repository.
-            commit_id: The id.
-            committer: As for `add`.
-            message: As for `add`.
-            metarange_id: Its entries in this repository.
-            parents: As for `add`; the first is the commit it was made over.
-            metadata: As for `add`.
-            created_us: As for `add`.
-            source_metarange_id: The id of its metarange in lakeFS.
-            swapped: Whether its parents are in the other order in lakeFS.
+        `metarange_id` has its entries in this repository, `source_metarange_id` is its id in
+        lakeFS; the first of `parents` is the commit it was made over, and `swapped` if lakeFS has
+        them in the other order. Other arguments are as for `add`.
 
         Raises:
-            OutcomeUnknown: It may have been stored.
+            OutcomeUnknown: The commit may have been stored.
         """
         record = pb.Commit(
             version=LAKEFS_SWAPPED_VERSION if swapped else LAKEFS_VERSION,
@@ -189,7 +175,6 @@ class Commits:
             yield _commit(record.name, record.message)
 
     def with_prefix(self, repository: Repository, prefix: str) -> Iterator[Commit]:
-        """Iterate over the commits whose ids begin with `prefix`."""
         for record in self._records(repository).scan(prefix=prefix.encode()):
             yield _commit(record.name, record.message)
 

@@ -5,20 +5,20 @@ store swaps one key at a time, so a creation has three steps, on all stores:
 
     1. write the own record in state CREATING, if the key is absent
     2. read, in one call: the record of the other kind, the mark of the commit (`expiry_marks`), and
-       all else that the creation depends on (`CreationReads`)
+       everything else the creation depends on (`CreationReads`)
     3. write the own record in state LIVE, over that of step 1
 
-If step 2 forbids the creation, the own record is deleted if it is still that of step 1.
+If step 2 forbids the creation, the own record of step 1, if unchanged, is deleted.
 
 | state       | readers   | a creator of either kind         | garbage collection                |
 |-------------|-----------|----------------------------------|-----------------------------------|
-| CREATING    | not found | waits briefly, then deletes it   | its commit is referenced, it has  |
+| CREATING    | not found | waits briefly, then deletes it   | its commit is referenced; it has  |
 |             |           |                                  | no tokens; deleted after a day    |
 | LIVE        | found     | the name is taken                | commit and tokens are referenced  |
 | any other   | not found | the name is taken                | commit and tokens are referenced  |
 
-**Why only one creation succeeds.** Of a branch and a tag that are both CREATING, one wrote its step
-1 last. Its step 2 comes after both writes, so it finds the other LIVE and gives up; or CREATING and
+**Why only one creation succeeds.** Of a branch and a tag in state CREATING, one wrote its step 1
+last. Its step 2 comes after both writes, so it finds the other LIVE and gives up; or CREATING and
 deletes it, so that the other's step 3 fails. A failed step 3 has changed nothing: the creation
 starts again and then finds the owner of the name.
 
@@ -28,25 +28,25 @@ the mark afterwards. So one of the two sees the other. This takes two writes on 
 record that is LIVE from the start is visible before its creator has read the mark, and stays if the
 creator dies in between.
 
-**Deaths.** A creator that dies before step 3 leaves a CREATING record, which no reader finds and
-which blocks no one: the next creator of its kind overwrites it, one of the other kind deletes it,
-the expirer deletes it after a day, and the Cleaner with the repository. No change is staged on an
-invisible branch, so it has no staging token to announce. A CREATING record may also belong to a
-live creator. Other creators wait briefly before deleting it; else two that race for a name could
+**Deaths.** A creator that dies before step 3 leaves an invisible CREATING record, which blocks no
+later creator: the next creation of its kind overwrites the record, the next of the other kind
+deletes it, as do the expirer after a day, and the Cleaner with the repository. No change is staged
+on an invisible branch, so no staging token needs to be announced. A CREATING record may also belong
+to a live creator. Other creators wait briefly before deleting it; else two racing for a name could
 delete each other's records for ever. The wait matters for progress alone; safety comes from the
 swaps.
 
 **Lost replies.** The creator reads the record again. After step 1, it starts again unless the
-record has the version it drew. After step 3, it starts again if the record of step 1 is still
-there; another record may be its own, changed or deleted since: unknown.
+record has the version it drew. After step 3, it starts again if the record of step 1 is unchanged;
+another record may be its own, changed or deleted since: unknown.
 
 **Deletions** need no steps: they free a name by deleting its only record. A creator that met the
-record was refused; a later one finds the name free.
+record was refused; a later creator finds the name free.
 
-**One name twice.** lakeFS may have a branch and a tag of one name, and so may dumps of versions
+**Shared names.** lakeFS may have a branch and a tag of the same name, and so may dumps of versions
 before these steps. A restore and a migration create both (`shared`). The name then means the branch
-in a ref expression; the tag is found, listed and deleted as a tag. Once one of the two is deleted,
-the other has the name.
+in a ref expression; the tag is found, listed and deleted as a tag. Once either is deleted, the
+other has the name.
 """
 
 from collections.abc import Callable, Sequence
@@ -111,21 +111,14 @@ def create_branch(
 ) -> Version:
     """Create a branch; return the version of its record.
 
-    Args:
-        store: The store.
-        runtime: Randomness and time.
-        repository: The repository.
-        name: The name of the branch.
-        branch: Its record. With `look`, two calls are saved if it already has the commit that
-            `look` will return.
-        look: Other records that the creation depends on.
-        shared: Whether a tag may have the name too, as in the copied repository.
+    With `look`, the other records the creation depends on, a right guess of the commit in `branch`
+    saves two calls. With `shared`, a tag may have the name too, as in the copied repository.
 
     Raises:
         NotUnique: A branch or a tag has this name.
         CommitExpired: The commit has expired.
         TooManyTries: Concurrent changes won every time.
-        OutcomeUnknown: It may have been created.
+        OutcomeUnknown: The branch may have been created.
     """
     branches, tags = _records(store, repository)
     own, other = ("branch", branches), ("tag", tags)
@@ -170,7 +163,7 @@ def was_created(records: Records[AnyRefT], name: str, unique_id: UniqueID) -> bo
         with suppress(PredicateFailed):
             records.delete_if(name.encode(), found.predicate)
             return False
-    raise TooManyTries(f"the look at {name}", _TRIES)
+    raise TooManyTries(f"settling the creation of {name}", _TRIES)
 
 
 def was_deleted(records: Records[AnyRefT], name: str, unique_id: UniqueID) -> bool:
@@ -186,7 +179,7 @@ def was_deleted(records: Records[AnyRefT], name: str, unique_id: UniqueID) -> bo
         with suppress(PredicateFailed):
             records.set_if(name.encode(), found.message, found.predicate)
             return False
-    raise TooManyTries(f"the look at {name}", _TRIES)
+    raise TooManyTries(f"settling the deletion of {name}", _TRIES)
 
 
 class _Creation(Generic[RefT, OtherT]):
@@ -233,8 +226,7 @@ class _Creation(Generic[RefT, OtherT]):
     ) -> tuple[Version, list[Item | None]]:
         """Steps 1 and 3: return the version of the record, and the items at `keys` after the write.
 
-        Raises:
-            _Raced: Nothing visible to readers was written.
+        Raises `_Raced` if nothing visible to readers was written.
         """
         version = new_version(self._runtime)
         try:
@@ -310,11 +302,7 @@ class _Creation(Generic[RefT, OtherT]):
             raise _Raced from None
 
     def _look_again(self) -> Predicate:
-        """Return the predicate for the next step 1.
-
-        Raises:
-            NotUnique: A record exists that is not CREATING.
-        """
+        """Return the predicate for the next step 1, or raise `NotUnique`."""
         found = self._let_settle(self._own, self._own.find(self._name))
         if found is None:
             return ABSENT
@@ -333,4 +321,4 @@ class _Creation(Generic[RefT, OtherT]):
 
 
 def _taken(message: pb.Branch | pb.Tag) -> str:
-    return "exists already" if message.state == LIVE else "is being deleted"
+    return "already exists" if message.state == LIVE else "is being deleted"

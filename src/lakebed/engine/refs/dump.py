@@ -1,14 +1,14 @@
 """Dump of all refs of a repository into its storage namespace.
 
 A dump has every branch, tag and commit record. With the ranges and metaranges, which are in the
-namespace anyway, that is the whole history: if the key-value store is lost, the dump can be
-restored into a bare repository over the same namespace (`lakebed.engine.refs.restore`). Uncommitted
-changes are not dumped.
+namespace anyway, a dump is the whole history: if the key-value store is lost, it can be restored
+into a bare repository over the same namespace (`lakebed.engine.refs.restore`). Uncommitted changes
+are not dumped.
 
 A dump is consistent under concurrent writes. Branches and tags are read first, commits after them:
-a commit is stored before a branch or tag references it, and its parents before it, so every
-referenced commit is found. The scan may find a commit made meanwhile and have missed its parent.
-Such parents are fetched at the end, so that no commit in a dump lacks a parent.
+a commit is stored before a branch or tag references it, and after its parents, so every referenced
+commit is found. The scan may find a commit made meanwhile and have missed its parent. Such parents
+are fetched at the end, so no commit in a dump lacks a parent.
 """
 
 from collections.abc import Iterable, Iterator
@@ -57,7 +57,7 @@ def dump_refs(
     Needs memory for the rows of one file, and about 250 bytes for each commit.
 
     Raises:
-        RepositoryNotFound: The repository was deleted; without a manifest there is no dump.
+        RepositoryNotFound: The repository was deleted; a dump without a manifest is void.
         CommitNotFound: A parent of a commit is missing: the dump could not be restored.
         CorruptRecord: A commit does not match its id: likewise.
     """
@@ -86,8 +86,8 @@ def dump_refs(
         created_us=int(now * 1e6),
         files=tuple(files),
     )
-    # Records of a repository are removed only after its own. If that was removed, the Cleaner may
-    # have removed some records before they were read.
+    # A repository's own record is removed before all others. Without it, the Cleaner may have
+    # removed some records before they were read.
     active_record(store, repository)
     writer.put(MANIFEST_NAME, encode_manifest(manifest))
     return manifest
@@ -96,8 +96,7 @@ def dump_refs(
 def active_record(store: Store, repository: Repository) -> Record[pb.Repository]:
     """Return the record of an active repository.
 
-    Raises:
-        RepositoryNotFound: It is deleted, not active, or another of the same name.
+    Raises `RepositoryNotFound` if it is deleted, inactive, or another of the same name.
     """
     record = Records(store, REPOSITORIES, GRAVELER).find(repository.id.encode())
     if (

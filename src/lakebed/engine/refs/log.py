@@ -1,4 +1,4 @@
-"""Logs: the history of a commit, all of it or only changes of some objects."""
+"""Logs: the history of a commit, complete or filtered by changed objects."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -33,7 +33,7 @@ class LogQuery:
     after: CommitID | None = None
     """Show the commits after this one, which ended the previous page."""
     keys: tuple[bytes, ...] = ()
-    """With keys or prefixes, show only single-parent commits that changed one of these objects."""
+    """With keys or prefixes, show only single-parent commits with changes of these objects."""
     prefixes: tuple[bytes, ...] = ()
     """See `keys`."""
 
@@ -46,8 +46,8 @@ class LogPage:
     has_more: bool
     """Whether more commits follow; False if not determined."""
     refused: Mapping[CommitID, str] = field(default_factory=dict)
-    """The refused commits, each with the hook that refused it. At most the commit requested by its
-    id: no ref leads to another."""
+    """The refused commits with their refusing hooks. At most the commit requested by its id: no ref
+    leads to another."""
 
 
 class History:
@@ -64,17 +64,13 @@ class History:
     ) -> Iterator[Commit]:
         """Iterate over the commits that match a query, each once, in the order of `rank`.
 
-        A commit *changed* an object if the entry's identity differs from its parent's. Commits with
-        several parents, or none, are left out: a merge only brings along the changes of other
-        commits, and a log of objects lists those. Most commits are judged by ids alone: of the
-        metaranges, then of the ranges that can contain the object. Ranges are read only where these
-        differ.
+        A commit *changed* an object if the entry's identity differs from its parent's. Commits
+        without exactly one parent are left out: a merge only brings along the changes of other
+        commits, and a log of objects lists these. Most commits are judged by ids alone: of the
+        metaranges, then of the ranges around the object. Ranges are read only where these differ.
 
         To continue after `after`, a first-parent log starts there. Any other log walks from the
         head again, since a page does not record which lines of history were open at its end.
-
-        Raises:
-            CommitNotFound: A commit does not exist.
         """
         steps = self._walk(repository, _start(head, query), query)
         if query.after is not None:
@@ -105,19 +101,10 @@ class History:
         amount: int,
         look_ahead: bool = True,
     ) -> LogPage:
-        """Return the first commits that match a query.
+        """Return the first `amount` commits from `head` on that match a query.
 
-        Args:
-            repository: The repository.
-            committed: Its committed entries.
-            head: The commit to start from.
-            query: Filters.
-            amount: The maximum number of commits.
-            look_ahead: Whether to determine if more follow. Can mean to search the whole remaining
-                history for one more commit that changed an object.
-
-        Raises:
-            CommitNotFound: A commit does not exist.
+        With `look_ahead`, determine if more follow, which can mean to search the whole remaining
+        history for another match.
         """
         key = (repository.partition, head, query, amount, look_ahead)
         page = self._pages.get(key)

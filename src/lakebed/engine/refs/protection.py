@@ -1,11 +1,11 @@
 """Rules that protect branches from staged writes, commits, resets and deletion.
 
-A protected branch changes by merges, reverts and cherry-picks, as in lakeFS. With a *strict* rule
-it changes by merges only.
+A protected branch changes only by merges, reverts and cherry-picks, as in lakeFS; with a *strict*
+rule, only by merges.
 
 Rules are read for every write, never from a cache: once `set` has returned, a new rule applies to
-every write that begins later, and to every put staged later. They are read together with the other
-records that a write depends on (`lakebed.engine.reading`).
+every write begun later, and to every put staged later. They are read together with the other
+records a write depends on (`lakebed.engine.reading`).
 """
 
 import re
@@ -76,19 +76,16 @@ class BranchProtection:
         strict: Collection[str] = (),
         predicate: Predicate | None = None,
     ) -> Protection:
-        """Replace all rules; return the new rules.
+        """Replace all rules, or only rules with the version `predicate`; return the new rules.
 
-        Args:
-            repository: The repository.
-            patterns: Glob patterns of branch names: ``*`` any characters, ``?`` one, ``[a-z]`` one
-                of these, ``[!a-z]`` one other than these.
-            strict: The patterns that also refuse reverts and cherry-picks.
-            predicate: Replace only rules read with this predicate.
+        Patterns are globs of branch names: ``*`` for any characters, ``?`` for one, ``[a-z]`` for
+        one in the range, ``[!a-z]`` for one outside. `strict` patterns also refuse reverts and
+        cherry-picks.
 
         Raises:
             Invalid: A pattern cannot match any branch.
             PreconditionFailed: The rules have changed; nothing was written.
-            OutcomeUnknown: They may have been replaced.
+            OutcomeUnknown: The rules may have been replaced.
         """
         for pattern in patterns:
             check_pattern(pattern)
@@ -106,7 +103,7 @@ class BranchProtection:
         try:
             return _recorded(records.change(PROTECTION_NAME, replace, predicate=predicate))
         except PredicateFailed as error:
-            raise PreconditionFailed(error.key, "the rules have been changed") from None
+            raise PreconditionFailed(error.key, "the rules have changed") from None
 
     def check(self, repository: Repository, branch: BranchID) -> None:
         """Raise `Protected` if a rule forbids writing to a branch, committing or deleting it."""

@@ -1,14 +1,14 @@
 """Commits refused by hooks.
 
 The record of a refused commit stays: hooks were told its id, and runs reference it. No branch leads
-to it, and no ref is created there: `Refusals.check` runs wherever a ref is set to a commit given by
-its id. (Nothing is read for a source that is a branch or a tag.)
+to the commit, and no ref may: `Refusals.check` runs before a ref is set to a commit given by its
+id. (For a source that is a branch or a tag, no record is read.)
 
 The check applies only after the refusal was recorded: a ref created at a commit while hooks run
-stays when one of them refuses the commit.
+survives a refusal.
 
-A process that dies after a refusal, before recording it, leaves a commit that looks like one of a
-dead committer: on no branch, and not marked.
+A process that dies after a refusal, before recording it, leaves a commit like that of a dead
+committer: on no branch, and not marked.
 """
 
 import logging
@@ -35,12 +35,12 @@ class Refusals:
         self._runtime = runtime
 
     def note(self, repository: Repository, commit_id: CommitID, refused: Refused) -> None:
-        """Record that a hook refused a commit. Raises nothing: the caller has an error to raise."""
+        """Record that a hook refused a commit. Never raises: the caller has an error to raise."""
         try:
             message = pb.Refusal(by=refused.by, refused_us=now_us(self._runtime))
             self._records(repository).set(commit_id.encode(), message)
         except LakebedError as error:
-            _LOGGER.warning("that commit %s was refused was not noted: %s", commit_id, error)
+            _LOGGER.warning("cannot record that commit %s was refused: %s", commit_id, error)
 
     def find(self, repository: Repository, ref: str, commit_id: CommitID) -> str | None:
         """Return the hook that refused the commit of a ref, or None."""

@@ -103,17 +103,15 @@ class Resolver:
         named = branch or (None if is_id else self._find_tag(repository, base))
         commit_id = named.commit_id if named else self._find_commit(repository, base)
         if view is not View.COMBINED:
-            raise InvalidRef(f"{expression}: @ and $ can follow only the name of a branch")
+            raise InvalidRef(f"{expression}: only a branch can be followed by @ or $")
         for step in steps:
             commit_id = self._follow(repository, commit_id, step, expression)
         return ResolvedRef(commit_id=commit_id, branch=None, view=View.COMMITTED)
 
     def commit(self, repository: Repository, expression: str) -> Commit:
-        """Return the commit of an expression; for a branch, its head.
+        """Return the commit of an expression; for a branch, its head. Raises as `resolve`.
 
-        Raises:
-            InvalidRef: As `resolve`; or it selects staged changes, which have no commit.
-            RefNotFound: As `resolve`.
+        Raises `InvalidRef` also for staged changes, which have no commit.
         """
         return self._commits.get(repository, self.commit_id(repository, expression))
 
@@ -122,14 +120,15 @@ class Resolver:
         resolved = self.resolve(repository, expression)
         if resolved.view is View.STAGED:
             raise InvalidRef(
-                f"{expression} means what is staged on a branch: use a branch, a tag or a commit"
+                f"{expression} means the staged changes of a branch: use a branch, a tag or a"
+                " commit"
             )
         return resolved.commit_id
 
     def places(self, repository: Repository, expression: str) -> list[tuple[bytes, bytes]] | None:
         """Return the places of the records that decide a plain name, or None for other expressions.
 
-        For callers that read them together with other records; see `commit_in`. Raises `InvalidRef`
+        For callers that read other records in the same call; see `commit_in`. Raises `InvalidRef`
         if the expression is not well formed.
         """
         base, steps, view = _parse(expression)
@@ -182,7 +181,7 @@ class Resolver:
             named = ", ".join(ids[:_NAMED_WHEN_AMBIGUOUS])
             others = " and others" if len(ids) > _NAMED_WHEN_AMBIGUOUS else ""
             raise InvalidRef(
-                f"{prefix} is ambiguous: commits {named}{others} begin so; give more of the id"
+                f"{prefix} is ambiguous: it matches commits {named}{others}; give more of the id"
             )
         return ids[0]
 
@@ -195,8 +194,7 @@ class Resolver:
             parents = self._commits.get(repository, commit_id).parents
             if place > len(parents):
                 raise RefNotFound(
-                    f"{expression} (it asks for parent {place} of commit {commit_id}, which has"
-                    f" {_counted(parents)})"
+                    f"{expression} (commit {commit_id} has {_counted(parents)}, not {place})"
                 )
             commit_id = parents[place - 1]
         return commit_id
@@ -204,14 +202,11 @@ class Resolver:
 
 @lru_cache(maxsize=1024)
 def branch_in(expression: str) -> tuple[BranchID | None, View | None]:
-    """Return the branch that an expression may begin with, and the part of it selected.
+    """Return the branch an expression may begin with, and its selected part.
 
-    Returns:
-        The name, or None if the expression begins with a full commit id; and the view, or None if
-            the expression continues from the branch to an ancestor.
-
-    Raises:
-        InvalidRef: The expression is not well formed.
+    The branch is None if the expression begins with a full commit id; the view is None if the
+    expression continues from the branch to an ancestor. Raises `InvalidRef` for an expression that
+    is not well formed.
     """
     base, steps, view = _parse(expression)
     if COMMIT_ID.fullmatch(base):
@@ -224,8 +219,8 @@ def _parse(expression: str) -> tuple[str, tuple[tuple[str, int], ...], View]:
     match = _EXPRESSION.fullmatch(expression)
     if match is None:
         raise InvalidRef(
-            f"'{expression}' is not a reference: write the name of a branch or tag or a commit id,"
-            " then any of ~, ^, ~number and ^number; or a branch with @ or $ behind it"
+            f"'{expression}' is not a valid reference: give a branch, a tag or a commit id, then"
+            " any of ~, ^, ~number and ^number; or a branch followed by @ or $"
         )
     base, steps, view = match.groups()
     try:
@@ -233,7 +228,7 @@ def _parse(expression: str) -> tuple[str, tuple[tuple[str, int], ...], View]:
         if not COMMIT_ID.fullmatch(base):
             check_tag_name(base)
     except InvalidName:
-        raise InvalidRef(f"'{base}' cannot be a branch, a tag or a commit") from None
+        raise InvalidRef(f"'{base}' is not a valid branch, tag or commit id") from None
     numbers = tuple((kind, int(number or 1)) for kind, number in _STEP.findall(steps))
     return base, numbers, _VIEWS[view]
 

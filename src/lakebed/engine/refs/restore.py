@@ -1,24 +1,24 @@
 """Restore of all refs of a repository from a dump, into a bare repository.
 
 Everything is checked before the first write: each file against the manifest; each commit against
-its id, its parents and its generation; each branch and tag against the commits; and that each
-referenced metarange is in the storage. (The ranges of a metarange are not checked.) If a check
-fails, nothing is restored, and the error names the file.
+its id, its parents and its generation; each branch and tag against the commits; and the presence of
+each metarange in the storage, though not of its ranges. If a check fails, nothing is restored, and
+the error names the file.
 
 Then commits, tags and branches are written, in this order, so that no ref ever points to a missing
 record. A note in the repository names the dump being restored. So an interrupted restore can be
 repeated, even after other writes: existing records stay. A finished restore is not repeated.
 
-Commits whose data may be deleted get their expiry marks first: commits that any run of garbage
-collection saw as expired (`lakebed.engine.expired_files`). Refs to them are left out. The restored
+Commits whose data may be deleted get their expiry marks first: commits seen as expired by any run
+of garbage collection (`lakebed.engine.expired_files`). Refs to them are left out. The restored
 commits count as stored now, and no commit expires before a restore is finished.
 
-If refs are left out, the rest is restored, and the call ends with an error that lists them with
-reasons. The note records this, so that a repeated restore ends in the same way.
+If refs are left out, the rest is restored, and the final error lists them with reasons. The note
+records this, so that a repeated restore ends in the same way.
 
-Branches get new unique ids and staging tokens, with nothing staged. Branches and tags are created
-as usual (`creation`): if a name was taken meanwhile for another commit, the ref is left out. Dumps
-of older versions may have a branch and a tag of one name; both are restored.
+Branches get new unique ids and staging tokens, without staged changes. Branches and tags are
+created as usual (`creation`): if a name was taken meanwhile for another commit, the ref is left
+out. Dumps of older versions may have a branch and a tag of the same name; both are restored.
 """
 
 import logging
@@ -84,10 +84,10 @@ def restore_refs(
     for each commit.
 
     Raises:
-        Invalid: The repository is not bare: it has its own refs, or those of another dump.
+        Invalid: The repository is not bare: it has refs of its own or of another dump.
         RepositoryNotFound: The repository was deleted.
-        MissingFile: A file of the dump, or a referenced metarange, is not in the storage. Without
-            its manifest, there is no dump.
+        MissingFile: The manifest, another file of the dump, or a referenced metarange is not in the
+            storage.
         DamagedFile: The content of a file has changed, or does not match the other files.
         ForeignFile: A file was not written by Lakebed, or (`FormatTooNew`) by a newer version.
         RefsLeftOut: Everything was restored except some refs, listed in the error.
@@ -122,11 +122,11 @@ def restore_refs(
 
 
 class _Files:
-    """The files of one dump, read one at a time."""
+    """The files of a dump, read one at a time."""
 
     def __init__(self, block: BlockStore, repository: Repository, dump_id: DumpID) -> None:
         if not _DUMP_ID.fullmatch(dump_id):
-            raise Invalid(f"'{dump_id}' is not the id of a dump")
+            raise Invalid(f"'{dump_id}' is not a valid dump id")
         self._block = block
         self._namespace = repository.namespace
         self._dump_id = dump_id
@@ -134,7 +134,6 @@ class _Files:
         self.manifest = decode_manifest(data, dump_id, file=self.address(MANIFEST_NAME))
 
     def address(self, name: str) -> str:
-        """Return the address of a file, for errors."""
         return str(self._namespace.address(dump_path(self._dump_id, name)))
 
     def tables(self, kind: RefKind) -> Iterator[tuple[DumpFile, pa.Table]]:
@@ -143,7 +142,6 @@ class _Files:
             yield file, decode_refs(self._read(file.name), file, file=self.address(file.name))
 
     def rows(self, kind: RefKind) -> Iterator[tuple[DumpFile, list[Row]]]:
-        """Iterate over the files of a kind as rows."""
         for file, table in self.tables(kind):
             place = table.column_names.index("created")
             created_us = table.column(place).cast(pa.int64())
@@ -154,9 +152,6 @@ class _Files:
             return self._block.read(self._namespace.address(dump_path(self._dump_id, name)))
         except ObjectNotFound as error:
             raise MissingFile(self.address(name)) from error
-
-
-# Can the repository take the dump?
 
 
 def is_restored(store: Store, repository: Repository, dump_id: DumpID) -> bool:
@@ -191,9 +186,6 @@ def _check_note(note: pb.RestoredRefs, dump_id: DumpID) -> None:
         )
 
 
-# Is the dump sound?
-
-
 def _check_dump(files: _Files, block: BlockStore, repository: Repository) -> None:
     generations = _check_ids(files)
     _check_parents(files, generations)
@@ -211,7 +203,7 @@ def _check_ids(files: _Files) -> dict[str, int]:
             if compute_id(_commit(row)) != name:
                 raise _damaged(files, file, f"commit {name} does not match its id")
             if name in generations:
-                raise _damaged(files, file, f"commit {name} is there twice")
+                raise _damaged(files, file, f"commit {name} occurs twice")
             generations[name] = row["generation"]
     return generations
 
@@ -222,7 +214,7 @@ def _check_parents(files: _Files, generations: dict[str, int]) -> None:
         for name, generation, parents in zip(*columns, strict=True):
             missing = [parent for parent in parents if parent not in generations]
             if missing:
-                raise _damaged(files, file, f"parent {missing[0]} of commit {name} is not there")
+                raise _damaged(files, file, f"parent {missing[0]} of commit {name} is missing")
             right = max((generations[each] + 1 for each in parents), default=FIRST_GENERATION)
             if generation != right:
                 reason = f"commit {name} has generation {generation} instead of {right}"
@@ -239,14 +231,14 @@ def _check_names(files: _Files, kind: RefKind, generations: dict[str, int]) -> N
             except InvalidName as error:
                 raise _damaged(files, file, str(error)) from error
             if name in known:
-                raise _damaged(files, file, f"{name} is there twice")
+                raise _damaged(files, file, f"{name} occurs twice")
             if commit_id not in generations:
-                raise _damaged(files, file, f"commit {commit_id} of {name} is not there")
+                raise _damaged(files, file, f"commit {commit_id} of {name} is missing")
             known.add(name)
 
 
 def _check_metaranges(files: _Files, block: BlockStore, repository: Repository) -> None:
-    """Check by one listing that every metarange is in the storage."""
+    """Check by a single listing that every metarange is in the storage."""
     needed: set[str] = set()
     for _, table in files.tables(RefKind.COMMITS):
         needed.update(table.column("metarange_id").to_pylist())
@@ -261,9 +253,6 @@ def _check_metaranges(files: _Files, block: BlockStore, repository: Repository) 
 
 def _damaged(files: _Files, file: DumpFile, reason: str) -> DamagedFile:
     return DamagedFile(files.address(file.name), reason)
-
-
-# Writing
 
 
 class _Restorer:
@@ -292,8 +281,7 @@ class _Restorer:
         """Write commits, then tags, then branches; existing records stay."""
         stored_us = now_us(self._runtime)
         for _, rows in files.rows(RefKind.COMMITS):
-            # Stop filling a repository that was deleted meanwhile: the Cleaner may have finished
-            # with it.
+            # Stop filling a repository deleted meanwhile: the Cleaner may have finished already.
             active_record(self._store, self._repository)
             commits = Records(self._store, COMMITS, self._repository.partition)
             self._store.write(
@@ -313,7 +301,7 @@ class _Restorer:
                         self._leave_out(noun, row, f"its commit {row['commit_id']} has expired")
                 for row, is_there in zip(kept, created, strict=True):
                     if not is_there:
-                        self._leave_out(noun, row, "its name has been taken for another commit")
+                        self._leave_out(noun, row, "its name was taken for another commit")
 
     def adopt(self, unique_ids: tuple[str, ...]) -> None:
         """Record the former owners of referenced object paths, for garbage collection.

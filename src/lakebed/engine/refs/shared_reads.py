@@ -1,13 +1,14 @@
 """Shared reads: one read of a record for many concurrent callers.
 
 Callers may share only a read that *starts after* their calls. A read already in progress may return
-a state from before the call: a writer that checks whether its token is still current could be
-misled by a read that began before its write.
+a state from before the call: a writer checking that its token is still current could be misled by a
+read from before its write.
 
-So a record has at most two reads at a time: the current one, and the next one, which starts when
-the current one ends and serves all callers that arrived meanwhile.
+So a record has at most two reads at a time: the current read, and the next, which starts when the
+current read ends and serves all callers that arrived meanwhile.
 
-Ctrl-C can interrupt a caller anywhere. If it was to read for other callers, they repeat the call.
+Ctrl-C can interrupt a caller anywhere. If this caller was to read for the rest, these repeat the
+call.
 """
 
 from collections.abc import Callable
@@ -78,10 +79,10 @@ class SharedReads(Generic[KeyT, ValueT]):
         return batch.values[0] if batch.values else self.get(key)
 
     def _pass_on(self, key: KeyT, batch: _Batch[ValueT] | None) -> None:
-        """Start the next batch, if any; wake the callers of the batch that ended.
+        """Start the next batch, if any; wake the callers of the ended batch.
 
-        A batch whose first caller was interrupted before its read is itself the next one. Then the
-        current read continues, without a batch behind it.
+        If the first caller of a batch is interrupted before its read, the ended batch is itself the
+        next. Then the current read continues, without a batch behind it.
         """
         with self._lock:
             following = self._under_way.pop(key)

@@ -55,11 +55,7 @@ class Claims:
         self._closed = Records(store, CLOSED, GRAVELER)
 
     def check_size(self, namespace: Namespace) -> None:
-        """Raise if a claim or closing of a namespace would exceed the store's limits.
-
-        Raises:
-            LimitExceeded: The namespace is too long.
-        """
+        """Raise `LimitExceeded` if a namespace is too long to be claimed or closed."""
         for kind in (CLAIMS, CLOSED):
             self._store.limits.check(GRAVELER, kind.prefix + _name(namespace))
 
@@ -99,7 +95,7 @@ class Claims:
         """Return the owners, in one call, of the namespaces that contain an address.
 
         Returns:
-            The claims, dead or alive; and the deleted repository that left its objects there (see
+            The claims, dead or alive; and the deleted repository with objects left there (see
                 `close`), or None.
         """
         folder = address.path[: address.path.rfind("/", 0, -1) + 1]
@@ -114,7 +110,7 @@ class Claims:
         return [_claimant(each) for each in claimed], next(map(_claimant, closed), None)
 
     def near(self, namespace: Namespace) -> Iterator[Claimant]:
-        """Iterate over the claims, dead or alive, on a namespace, above it and below it."""
+        """Iterate over the claims, dead or alive, on a namespace, its ancestors and descendants."""
         yield from _near(self._records, namespace)
 
     def closed_near(self, namespace: Namespace) -> Claimant | None:
@@ -157,7 +153,7 @@ class Claims:
         raise TooManyTries(f"the claim of namespace {namespace}", _TRIES)
 
     def _neighbours(self, namespace: Namespace) -> Iterator[Record[pb.NamespaceClaim]]:
-        """Iterate over the claims on namespaces above this one and below it."""
+        """Iterate over the claims on ancestors and descendants of a namespace."""
         for above in _ancestors(namespace):
             record = self._records.find(_name(above))
             if record is not None:
@@ -168,7 +164,7 @@ class Claims:
 
 
 def _near(records: Records[pb.NamespaceClaim], namespace: Namespace) -> Iterator[Claimant]:
-    """Yield the repositories whose namespace contains this one or lies in it."""
+    """Yield the repositories with a namespace that equals, contains or lies in `namespace`."""
     for above in _ancestors(namespace):
         record = records.find(_name(above))
         if record is not None:
@@ -181,7 +177,7 @@ def _refuse_if_alive(namespace: Namespace, record: Record[pb.NamespaceClaim], li
     if lives(holder):
         raise NamespaceTaken(
             f"storage namespace {namespace} is in use: repository {holder.repository} keeps its"
-            f" data in {record.name.decode()}. Use another one"
+            f" data in {record.name.decode()}; use another namespace"
         )
 
 
@@ -196,7 +192,7 @@ def _name(namespace: Namespace) -> bytes:
 
 
 def _ancestors(namespace: Namespace) -> Iterator[Namespace]:
-    """Iterate over the namespaces that contain this one."""
+    """Iterate over the ancestors of a namespace, innermost first."""
     prefix = namespace.prefix
     while prefix:
         prefix = prefix[: prefix.rfind("/", 0, -1) + 1]

@@ -1,13 +1,13 @@
 """The owner object of a storage namespace, and the id of this installation.
 
 Claims separate the repositories of one key-value store. The owner object, `_lakebed/owner` in the
-namespace itself, also separates installations. It tells a reader of the storage alone (garbage
+namespace itself, also separates installations, and tells a reader of the storage alone (garbage
 collection) the owner of a namespace. The owner object of an active repository contains its unique
 id.
 
 A creator whose record was removed long ago may resume when another has replaced it. So the object
 is never simply overwritten: it is created only if absent, and replaced only over the exact content
-that references a removed repository. A content never returns, since it has a unique id. As with
+that references a removed repository. No content ever returns, because of its unique id. As with
 claims, the object is read first, and the referenced repository's record after it.
 
 The object of a deleted repository stays, like its data, until the next owner replaces it.
@@ -104,8 +104,8 @@ class Owners:
             raise
         except FormatError as error:
             raise NamespaceTaken(
-                f"storage namespace {namespace} is in use: {error}. If nothing there is needed any"
-                " more, remove that file"
+                f"storage namespace {namespace} is in use: {error}; remove that file if the"
+                " namespace is no longer needed"
             ) from error
 
     def _write(self, namespace: Namespace, owner: Owner, etag: ETag | None) -> bool:
@@ -127,12 +127,12 @@ def _refuse_if_alive(namespace: Namespace, found: Owner, installation: str, live
     address = namespace.address(OWNER_PATH)
     if found.installation_id != installation:
         raise NamespaceTaken(
-            f"storage namespace {namespace} is in use: {address} says that it belongs to repository"
-            f" {found.repository} of another installation of Lakebed ({found.installation_id}). If"
-            " that one does not use it any more, remove that file"
+            f"storage namespace {namespace} is in use: {address} names repository"
+            f" {found.repository} of another installation of Lakebed ({found.installation_id})"
+            " as its owner; remove that file if the installation no longer uses the namespace"
         )
     if lives(Claimant(RepositoryID(found.repository), UniqueID(found.unique_id))):
         raise NamespaceTaken(
-            f"storage namespace {namespace} is in use: {address} says that it belongs to repository"
-            f" {found.repository}"
+            f"storage namespace {namespace} is in use: {address} names repository"
+            f" {found.repository} as its owner"
         )

@@ -11,12 +11,12 @@ A process that dies leaves behind:
 - after 0: a note that is already true of the live repository.
 - after 1 or 2: a `deleting` record. Any process that meets it (create, delete, the Cleaner)
   continues.
-- after 3: a dead claim. It excludes no repository, and the Cleaner removes it.
+- after 3: a dead claim, which excludes no repository and is removed by the Cleaner.
 
 A slow process does no harm: steps 1 and 3 are conditional on the exact record read, and a
 `deleting` record never changes, so step 3 never removes a later repository of the same name. Step 2
-may rewrite an entry that the Cleaner had removed; the Cleaner removes it again. Step 4 removes only
-a claim with the unique id.
+may rewrite an entry removed by the Cleaner, which removes it again. Step 4 removes only a claim
+with the unique id.
 
 Unfinished creations are removed in the same way. Their record is `initial`. The creator may be dead
 or slow, and no clock can tell which. Removal is safe in either case: the creator becomes active by
@@ -74,7 +74,7 @@ class Removal:
         raise TooManyTries(f"the search for repository {repository}", _TRIES)
 
     def lives(self, claimant: Claimant) -> bool:
-        """Whether a repository exists or is being created; removes it first if it is overdue."""
+        """Whether a repository exists or is being created; removes an overdue creation first."""
         record = self.settle(claimant.repository)
         return record is not None and record.message.unique_id == claimant.unique_id
 
@@ -83,10 +83,12 @@ class Removal:
 
         Raises:
             PredicateFailed: The record was changed concurrently; nothing was done.
-            OutcomeUnknown: The removal may have begun. If so, another process will finish it.
+            OutcomeUnknown: The removal may have begun; then another process will finish it.
         """
         if record.message.state == INITIAL:
-            _LOGGER.warning("the creation of repository %s is undone", record.name.decode())
+            _LOGGER.warning(
+                "undoing the unfinished creation of repository %s", record.name.decode()
+            )
         if record.message.state == ACTIVE:
             self._close(record)
         if record.message.state != DELETING:

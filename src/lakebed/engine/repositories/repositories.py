@@ -4,7 +4,7 @@
                        initial --the Cleaner, if it is never finished--> deleting
 
 Each creation draws a unique id. All its data is stored under this id (its partition, its claim), so
-nothing of a repository ever shows up in a later one of the same name.
+no data of a repository ever shows up in a later one of the same name.
 
 **Creating**
 
@@ -15,16 +15,17 @@ nothing of a repository ever shows up in a later one of the same name.
     5. the record, `active`, only over that of step 1   the repository exists
 
 The record precedes the claim: a claim is dead if the record lacks its unique id, so any creator
-could take over a claim that came first. A creator that dies leaves behind
+could take over a claim without a record. A creator that dies leaves behind
 
-- after 1: an `initial` record. The name is taken until the Cleaner has seen it for two minutes.
+- after 1: an `initial` record. The name is taken until the Cleaner has seen the record for two
+  minutes.
 - after 2, 3, 4: also a claim, an owner object, a commit, a branch. They end with the record: the
   claim is released, the partition is noted in `graveler_deleted`, the owner object is dead.
 
-A creator that is refused (the namespace is taken, or the storage refuses) undoes its steps. It
-removes its own record as a deletion does, `deleting` first: if it dies on the way, any process that
-needs the name or the namespace finishes at once. If a creator is so slow that its record was
-removed, step 5 finds no record or another creation's; all data it wrote meanwhile is under its own
+A creator that is refused (the namespace is taken, or the storage refuses) undoes its steps. Its own
+record is removed as in a deletion, `deleting` first: if the creator dies on the way, any process in
+need of the name or the namespace finishes at once. If a creator is so slow that its record was
+removed, step 5 finds no record or another creation's; all data written meanwhile is under its own
 unique id, and dead.
 
 After a lost reply, the creator reads the record and looks for its own unique id. If this is
@@ -137,29 +138,22 @@ class Repositories:
         self._removal = Removal(store, runtime, self._claims)
         self._owners = Owners(store, block, runtime)
         self._reads: SharedReads[RepositoryID, Repository] = SharedReads(runtime, self._read)
-        # Repositories as last read. A version identifies one content of the record.
         self._known: LRU[RepositoryID, _Known] = LRU(runtime, cost_max=_KNOWN_MAX)
-
-    # Reading
 
     def get(self, repository: RepositoryID) -> Repository:
         """Return a repository as of a moment after this call began.
 
-        Every operation on a repository starts here: the read proves that it is active, and gives
-        the unique id of its partition.
+        Every operation on a repository starts here: the read proves the repository active, and
+        gives the unique id of its partition.
 
         Raises:
-            RepositoryNotFound: It does not exist, or is still being created.
-            Deleting: It is being deleted.
+            RepositoryNotFound: The repository does not exist, or is still being created.
+            Deleting: The repository is being deleted.
         """
         return self._reads.get(repository)
 
     def get_writable(self, repository: RepositoryID) -> Repository:
-        """Return a repository as `get`, if the current request may change it.
-
-        Raises:
-            ReadOnly: The repository is read-only, and the request does not force changes.
-        """
+        """Return a repository as `get`; raise `ReadOnly` if the request must not change it."""
         found = self.get(repository)
         if found.read_only and not current_actor().force:
             raise ReadOnly(repository)
@@ -168,18 +162,15 @@ class Repositories:
     def last_seen(self, repository: RepositoryID) -> tuple[Version, Repository] | None:
         """Return the version and content of an active repository as last read, or None.
 
-        Callers must check that the record still has this version.
+        Callers must validate its version.
         """
         known = self._known.get(repository)
         return None if known is None else (known.version, known.repository)
 
     def from_item(self, repository: RepositoryID, item: Item | None, read_at: float) -> Repository:
-        """Return a repository, given its record from a batched read; raises as `get`.
+        """Return a repository, given the item of its record; raises as `get`.
 
-        Args:
-            repository: Its name.
-            item: The item stored under the name.
-            read_at: Monotonic time before the read.
+        `read_at` is a monotonic time before the item was read.
         """
         known = self._known.get(repository)
         if item is not None and known is not None and known.version == item.predicate:
@@ -192,8 +183,8 @@ class Repositories:
         """Return the repository from `last_seen`, or None if read more than `LATELY_SECONDS` ago.
 
         For callers that write an invisible record into the repository's partition before they check
-        that the repository still exists. If it is deleted meanwhile, the Cleaner finds the record:
-        it scans again after all requests from before the deletion have ended.
+        the repository. If it was deleted meanwhile, the Cleaner finds the record in a second scan,
+        after all requests from before the deletion have ended.
         """
         known = self._known.get(repository)
         if known is None or self._runtime.monotonic() - known.read_at > LATELY_SECONDS:
@@ -216,12 +207,12 @@ class Repositories:
     def around(self, address: Address) -> tuple[RepositoryID | None, RepositoryID | None]:
         """Return the live and the deleted repository whose namespace contains an address, or None.
 
-        The second is a deleted repository that left its objects there.
+        Of deleted repositories, only one with objects left at the address counts.
         """
         claimants, closed = self._claims.around(address)
         keeper = next((each.repository for each in claimants if self._removal.lives(each)), None)
         if keeper is None and closed is None and claimants:
-            # If it was deleted meanwhile, its namespace was closed before that.
+            # The namespace of a repository deleted meanwhile was closed before that.
             _, closed = self._claims.around(address)
         return keeper, None if closed is None else closed.repository
 
@@ -237,8 +228,6 @@ class Repositories:
         claimant = self._claims.closed_near(namespace)
         return None if claimant is None else claimant.repository
 
-    # Creating
-
     def create(
         self,
         repository: str,
@@ -249,16 +238,16 @@ class Repositories:
         read_only: bool = False,
         metadata: Mapping[str, str] | None = None,
     ) -> Repository:
-        """Create a repository, with a first commit and a branch that points to it.
+        """Create a repository, with a first commit and a branch there.
 
         Raises:
             InvalidName: The name of the repository or the branch is not valid.
             Invalid: The storage does not support the namespace.
             NotUnique: The name is taken, or a creation under it is in progress.
             NamespaceTaken: Another repository keeps its data there, above or below.
-            GivenUp: It took so long that another process undid it.
+            GivenUp: Another process undid the slow creation.
             BlockError: The storage refused; nothing was created.
-            OutcomeUnknown: It may have been created; if not, no trace of it stays.
+            OutcomeUnknown: The repository may have been created; if not, no trace stays.
         """
 
         def populate(created: Repository) -> None:
@@ -300,8 +289,8 @@ class Repositories:
         """Return the record of a new repository after all checks that need no write."""
         if namespace.parts.scheme != self._block.scheme:
             raise Invalid(
-                f"storage namespace {namespace} cannot be used: the storage of this installation"
-                f" serves {self._block.scheme}://, not {namespace.parts.scheme}://"
+                f"storage namespace {namespace} cannot be used: this installation's storage is"
+                f" {self._block.scheme}://, not {namespace.parts.scheme}://"
             )
         self._claims.check_size(namespace)
         return pb.Repository(
@@ -337,8 +326,8 @@ class Repositories:
     def _keeps(self, ours: Claimant, other: Claimant) -> bool:
         """Return whether another claimant retains the namespace that we claim.
 
-        Two creations that see each other would both give up. So the one with the smaller unique id
-        waits for the other, which gives up, or had scanned before our claim was written.
+        Two creations that see each other would both give up. So the creation with the smaller
+        unique id waits for the other, which gives up, or had scanned before our claim was written.
         """
         give_up_at = self._runtime.monotonic() + COURTESY_SECONDS
         while True:
@@ -356,8 +345,7 @@ class Repositories:
             found = self._removal.settle(repository)
             if found is not None:
                 raise _not_unique(found)
-            # A new id for each attempt: a lost write that was removed must not be taken for this
-            # one.
+            # A new id for each attempt: a lost and removed write must not be taken for this one.
             message.unique_id = new_unique_id(self._runtime)
             message.created_us = now_us(self._runtime)
             try:
@@ -405,8 +393,6 @@ class Repositories:
             if not self._removal.lives(claimant_of(record)):
                 self._claims.release(_repository(record).namespace, claimant_of(record))
 
-    # Changing
-
     def set_metadata(
         self,
         repository: RepositoryID,
@@ -418,10 +404,10 @@ class Repositories:
 
         Raises:
             RepositoryNotFound: The repository does not exist.
-            Deleting: It is being deleted.
+            Deleting: The repository is being deleted.
             Invalid: The metadata would be too large.
             TooManyTries: Concurrent changes won every time.
-            OutcomeUnknown: It may have been changed.
+            OutcomeUnknown: The metadata may have been changed.
         """
 
         def change(message: pb.Repository) -> None:
@@ -430,8 +416,8 @@ class Repositories:
             message.metadata.update(put)
             if put and (size := size_of(message.metadata)) > WORDS_BYTES_MAX:
                 raise Invalid(
-                    f"the metadata of a repository has at most {WORDS_BYTES_MAX} bytes, names and"
-                    f" values together, and would have {size}"
+                    f"the metadata of a repository would have {size} bytes, names and values"
+                    f" together: the limit is {WORDS_BYTES_MAX}"
                 )
 
         return self._change(repository, change)
@@ -445,26 +431,27 @@ class Repositories:
         return self._change(repository, change)
 
     def adopt(self, repository: RepositoryID, namespace: Namespace) -> AdoptedNamespace:
-        """Take over the objects that a repository had in lakeFS; idempotent.
+        """Take over the objects of a repository's former namespace in lakeFS; idempotent.
 
         1. The claim of the namespace: no other repository of this installation has or gets it.
         2. The owner object in it: nor does a repository of another installation.
-        3. The record of the repository: from now on, objects in there count as its own.
+        3. The record of the repository: from now on, objects in the namespace count as its own.
 
-        A death before step 3, or the creation of a repository there at the same moment, leaves a
-        namespace that only this repository can adopt.
+        A death before step 3, or a concurrent creation in the namespace, leaves a namespace that
+        only this repository can adopt.
 
         Raises:
             RepositoryNotFound: The repository does not exist.
             NamespaceTaken: Another repository keeps its data there, above or below.
             Invalid: The repository has adopted another namespace, or keeps its own data there,
                 above or below.
-            TooManyTries, OutcomeUnknown, BlockError: It may have been adopted: repeat the call.
+            TooManyTries, OutcomeUnknown, BlockError: The adoption may have succeeded: repeat the
+                call.
         """
         record = self._find_active(repository)
         claimant, before = claimant_of(record), _adopted(record.message)
         if before is not None and before.namespace != namespace:
-            raise Invalid(f"repository {repository} has adopted {before.namespace} already")
+            raise Invalid(f"repository {repository} has already adopted {before.namespace}")
         own = Namespace.parse(record.message.storage_namespace)
         if own.is_near(namespace):
             raise Invalid(
@@ -531,20 +518,16 @@ class Repositories:
             return _repository(Record(record.name, message, version))
         raise TooManyTries(f"the change of repository {repository}", _TRIES)
 
-    # Deleting
-
     def delete(self, repository: RepositoryID, *, force: bool = False) -> None:
-        """Delete a repository: its name and namespace are free at once, its objects stay.
+        """Delete a repository, read-only ones only by `force`.
 
-        Args:
-            repository: The repository.
-            force: Delete it even if it is read-only.
+        Its name and namespace are free at once, its objects stay.
 
         Raises:
             RepositoryNotFound: The repository does not exist.
-            ReadOnly: It is read-only.
+            ReadOnly: The repository is read-only.
             TooManyTries: Concurrent changes won every time.
-            OutcomeUnknown: It may have been deleted, or will be soon.
+            OutcomeUnknown: The repository may have been deleted, or will be soon.
         """
         record = self._records.find(repository.encode())
         unique_id = None if record is None else record.message.unique_id
@@ -559,7 +542,7 @@ class Repositories:
                 raise ReadOnly(repository)
             with suppress(PredicateFailed):
                 self._removal.end(record)
-                _LOGGER.info("repository %s was deleted", repository)
+                _LOGGER.info("deleted repository %s", repository)
                 return
             record = self._records.find(repository.encode())
         raise TooManyTries(f"the deletion of repository {repository}", _TRIES)
@@ -594,8 +577,8 @@ def _active(repository: RepositoryID, record: RepositoryRecord | None) -> Reposi
 def _not_unique(found: RepositoryRecord) -> NotUnique:
     name = found.name.decode()
     if found.message.state == INITIAL:
-        return NotUnique(f"repository {name} is being created by someone else: use another name")
-    return NotUnique(f"repository {name} exists already: use another name")
+        return NotUnique(f"repository {name} is being created by another request: use another name")
+    return NotUnique(f"repository {name} already exists: use another name")
 
 
 def _repository(record: RepositoryRecord) -> Repository:

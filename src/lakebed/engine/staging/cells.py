@@ -2,24 +2,24 @@
 
 A cell has a *value*: an entry, or a tombstone, encoded as bytes. During a conditional write, it may
 have a *proposal* beside its value, or alone: the value to stage, and the version of the branch
-record under which the condition was judged. A proposal is not visible, and only its owner makes it
-the value (`writer`). A cell with a proposal alone is not a tombstone: no change is staged there.
+record under which the condition was judged. A proposal is not visible, and only its owner turns it
+into the value (`writer`). A cell with a proposal alone is not a tombstone: no change is staged.
 
 **The rule.** A reader at version w of the branch record that meets a proposal made under another
-version removes the proposal before it uses the cell. It ignores a proposal made under w. A sealed
-token is read for any later version: all proposals in it are removed.
+version removes the proposal before using the cell, and ignores a proposal made under w. A sealed
+token is read for any later version: all proposals in the token are removed.
 
 *Why this suffices.* The owner writes the proposal, then reads the branch again, and confirms only
-if the version is still the proposal's. So a proposal that can be confirmed was in its cell before
-the branch left that version. A reader of a later version meets it, and the store decides by
+if the version is still the proposal's. So a confirmable proposal was in its cell before the branch
+left that version. A reader of a later version meets the proposal, and the store decides by
 compare-and-swap on this one cell: either the value was confirmed, and the reader sees it, or the
 proposal was removed, was never visible, and the owner starts again. A proposal written later is
 never confirmed. A write confirmed late takes effect before the branch left the version of its
 condition: every reader of a later version sees it.
 
-Removing a proposal leaves the value beside it, with the version the value was written with, so that
-a writer still recognises its own value (`writer: UndoLog`). The cell itself gets a new version:
-with a repeated version, a delayed request could be applied after its call had ended.
+Removing a proposal leaves the value beside it, with the value's own version, so that a writer still
+recognises its own value (`writer: UndoLog`). The cell itself gets a new version: with a repeated
+version, a delayed request could be applied after its call had ended.
 
 The proposal of a dead owner does no harm: the first scan after a change of the branch removes it,
 and so does any write of the key.
@@ -113,14 +113,14 @@ def parse(key: bytes, value: bytes) -> pb.StagedEntry:
 
 
 MARK: Final = b"\xff"
-"""First byte of a cell with a proposal. No message begins with it, so older programs refuse such a
-cell instead of taking it for a tombstone. All messages sort before it, the cheapest test."""
+"""First byte of a cell with a proposal. No message begins with this byte, so older programs refuse
+such a cell instead of reading a tombstone. All messages sort before it, the cheapest test."""
 
 _TRIES: Final = 100
 
 
 class Cells:
-    """The cells of some tokens, as visible at one version of a branch record."""
+    """The cells of some tokens, as visible at a version of a branch record."""
 
     def __init__(
         self, store: Store, tokens: Sequence[StagingToken], version: Version | None
@@ -142,14 +142,12 @@ class Cells:
 
     @classmethod
     def sealed(cls, store: Store, tokens: Sequence[StagingToken]) -> "Cells":
-        """Return the cells of sealed tokens."""
         return cls(store, tokens, None)
 
     def settled(self, items: Sequence[Item | None]) -> list[Item | None]:
         """Return cells, one for each token, without proposals of other versions.
 
-        Raises:
-            TooManyTries: New proposals were made every time.
+        Raises `TooManyTries` if new proposals were made every time.
         """
         pairs = zip(self.tokens, items, strict=True)
         return [self._settled(token, item) for token, item in pairs]
@@ -189,16 +187,12 @@ class Cells:
 
 
 def value_of(item: Item | None) -> bytes | None:
-    """Return the value of a cell, or None if it has none.
-
-    Raises:
-        CorruptRecord: It is not a cell.
-    """
+    """Return the value of a cell, or None without a value; raise `CorruptRecord` if unreadable."""
     return None if item is None else value_in(item.key, item.value)
 
 
 def value_in(key: bytes, cell: bytes) -> bytes | None:
-    """Return the value of a cell, or None if it has none; raises as `value_of`."""
+    """Return the value of a cell, or None without a value; raises as `value_of`."""
     if cell < MARK:
         return cell
     proposed = parse_proposed(key, cell)
@@ -261,7 +255,7 @@ def take_away(store: Store, token: StagingToken, item: Item) -> None:
 def spelled_out(rows: Iterable[Item]) -> Iterator[Pair]:
     """Yield each value and each proposal of cells as a separate row.
 
-    For callers that must see every entry that is or may become visible.
+    For callers that must see every entry, visible now or later.
     """
     for key, value, _ in rows:
         if value < MARK:

@@ -44,7 +44,7 @@ _TOPS: Final = np.uint64(0x8080808080808080)
 """The highest bit of each byte of a word: set in each byte of a varint but the last."""
 
 # Combine the low seven bits of each of eight bytes into one number: neighbours, then pairs, then
-# fours. In each step: mask of the bits that stay, mask of those that move, and the shift.
+# fours. Each step: mask of the fixed bits, mask of the moving bits, and the shift.
 _STEPS: Final = [
     (np.uint64(0x007F007F007F007F), np.uint64(0x7F007F007F007F00), np.uint64(1)),
     (np.uint64(0x00003FFF00003FFF), np.uint64(0x3FFF00003FFF0000), np.uint64(2)),
@@ -143,7 +143,7 @@ class _Cursor:
         words = self._words[places]
         lasts = ~words & _TOPS
         lasts &= ~lasts + _ONE  # the lowest bit set: that of the last byte
-        words &= (lasts << _ONE) - _ONE  # cut after the last byte; keep all of it if there is none
+        words &= (lasts << _ONE) - _ONE  # clear the bytes after the last byte, if any
         for stays, moves, bits in _STEPS:
             words = words & stays | (words & moves) >> bits
         numbers, sizes = (each.view(np.int64) for each in (words, _byte_counts(lasts)))
@@ -152,7 +152,7 @@ class _Cursor:
             ninth, tenth = (self._data[places[long] + at].astype(np.int64) for at in (8, 9))
             goes_on = ninth >= _ONE_BYTE
             if (tenth[goes_on] >= _ONE_BYTE).any():
-                raise _OtherForm  # no byte of it is the last one
+                raise _OtherForm  # the last byte is missing
             numbers[long] |= (ninth & (_ONE_BYTE - 1)) << 56 | (tenth * goes_on) << 63
             sizes[long] = 9 + goes_on
         return numbers, sizes

@@ -1,29 +1,29 @@
 """Skip index: key ranges where all entries are deleted, recorded by listings for later ones.
 
 After the uncommitted deletion of a directory, each of its objects is a tombstone. The first listing
-above it reads all of them. It records the key range, and later listings jump over it. The index
-("note") is stored beside the tombstones, in the partition of the staging token, and is deleted with
-it.
+above reads all of them and records the key range, and later listings jump over the range. The index
+("note") is stored beside the tombstones, in the partition of the staging token, and deleted
+together with them.
 
-*A range is in the note only if every acknowledged put into it is hidden by a later tombstone.* Two
-rules maintain this:
+*A range is in the note only if every acknowledged put into the range is hidden by a later
+tombstone.* Two rules maintain this:
 
-1. A listing first records the range that it **seeks** through. Then it reads the range from the
-   store. Then it adds the part found empty, by compare-and-swap on its own note.
-2. A writer that makes a key visible (a put, a reset) reads the note after the write and before it
-   acknowledges, and cuts every range, sought or found, that contains the key.
+1. A listing first records the range to **seek** through. Then it reads the range from the store.
+   Then it adds the part found empty, by compare-and-swap on its own note.
+2. A writer that makes a key visible (a put, a reset) reads the note after the write and before
+   acknowledging, and cuts every range, sought or found, that contains the key.
 
 Why this suffices: consider an acknowledged put. If its writer read the note before the listing
 recorded the sought range, the put was in the store before the listing read, and the listing met it.
-If the writer read the note later, it has cut the sought range, and the listing's swap fails; or it
-has cut the range found. Tombstones need neither rule.
+If the writer read the note later, either the sought range was cut, and the listing's swap fails; or
+the range found was cut. Tombstones need neither rule.
 
-A conditional put reads the note after its proposal and before it confirms. While the proposal is
-pending nothing is visible, so a listing must not count its key as empty: a range ends where a
+A conditional put reads the note after its proposal and before confirming. While the proposal is
+pending, the entry is invisible, so a listing must not count its key as empty: a range ends where a
 listing ignores a proposal (`cells`). Thus a stored proposal is as good as the put.
 
-An unacknowledged put may be hidden by a note although a read of its key shows it. If its writer
-died between the two, it is listed once the note has expired.
+An unacknowledged put may be hidden by a note although a read of its key shows the entry. If its
+writer died between the two, it is listed once the note has expired.
 
 A note is valid only for a branch with the same tokens and the same metarange below them. Losing a
 note costs time only. So listings give up in doubt; and a writer that fails to cut a note, because
@@ -77,7 +77,7 @@ class EmptyRunSearch:
 
 
 class EmptyRunNotes:
-    """The skip index of one state of a branch, as a listing reads and extends it."""
+    """The skip index of a state of a branch, as read and extended by a listing."""
 
     def __init__(
         self,
@@ -118,7 +118,7 @@ class EmptyRunNotes:
     def found(self, search: EmptyRunSearch, end: bytes | None) -> None:
         """Record that no entry is left from the start of a search up to `end`.
 
-        Ranges beyond the sought one are not recorded, even if empty: writers did not know of them.
+        Writers know only of the sought range, so empty keys beyond are not recorded.
         """
         sought = search.stretch
         if sought.end is not None and (end is None or end > sought.end):
@@ -158,11 +158,7 @@ class EmptyRunNotes:
 def fill(store: Store, token: StagingToken, keys: Iterable[bytes], found: Item | None) -> None:
     """Cut keys that were just made visible out of the note of a token.
 
-    Args:
-        store: The store.
-        token: The staging token.
-        keys: The keys.
-        found: The note as read after the keys were written.
+    `found` is the note as read after the keys were written.
     """
     partition, filled = token.encode(), sorted(keys)
     for _ in range(_TRIES):

@@ -1,13 +1,13 @@
 """Pages of a branch: staged changes over committed entries, a window of keys at a time.
 
-A window has some staged changes and the committed entries of the same key range, merged so that
-each key shows what a read would return. Pages are filled from windows as from ranges
-(`entry_page`): with a delimiter, a common prefix is found with its first key, and the rest of it is
-skipped, in staging and in ranges alike.
+A window has staged changes and committed entries of the same key range, merged so that each key
+shows the result of a read. Pages are filled from windows as from ranges (`entry_page`): with a
+delimiter, a common prefix is found with its first key, and the rest of the prefix is skipped, in
+staging and in ranges alike.
 
-A run of tombstones costs one scan over it, in windows that grow. If it lies below a common prefix,
-some later keys are looked up first: unless nearly all of the prefix is deleted, one of them exists,
-and the scan is not needed. A long run is recorded, and the next listing skips it (`empty_runs`).
+A run of tombstones costs one scan, in growing windows. Below a common prefix, some later keys are
+looked up first: unless nearly all of the prefix is deleted, an entry is found, and the scan is not
+needed. A long run is recorded, and the next listing skips it (`empty_runs`).
 """
 
 from bisect import bisect_left
@@ -111,7 +111,8 @@ class _StagedWindows:
     def __init__(self, cells: Cells, query: EntryQuery) -> None:
         self._cells = cells
         self._prefix = query.prefix
-        # A page with a delimiter jumps; one without reads on, and one more to see what follows.
+        # A page with a delimiter jumps; without, it reads on, and one more item tells if more
+        # follow.
         self._first_size = _FIRST_WINDOW if query.delimiter else query.amount + 1
         self._size = self._first_size
         self._held: _Staged | None = None
@@ -119,7 +120,7 @@ class _StagedWindows:
     def take(self, start: bytes) -> _Staged:
         """Return changes from a key on, never below the key of the previous call.
 
-        Nothing is read twice. Consecutive windows grow; after a jump they are small again.
+        No change is read twice. Consecutive windows grow; after a jump they are small again.
         """
         held = self._held
         if held is None:
@@ -131,7 +132,6 @@ class _StagedWindows:
         return held.between(start, held.end)
 
     def is_empty_from(self, start: bytes) -> bool:
-        """Whether no change is staged from a key on."""
         found = self.take(start)
         return not found.keys and found.end is None
 
@@ -186,9 +186,9 @@ class _EmptyRuns:
         return self._search is not None
 
     def _bound(self, place: bytes) -> bytes | None:
-        """Return how far to seek: to the end of the directory if the run is inside one.
+        """Return how far to seek: for a run inside one directory, to its end.
 
-        Writers may be busy behind it, and would have to cut the note.
+        Writers may be busy further on, and would have to cut the note.
         """
         common = self._query.folded(place)
         assert self._begin is not None
@@ -257,7 +257,7 @@ class _MergedWindows:
         """Continue after an empty window."""
         place = self._runs.jump(end)
         if place != end:
-            # The note may have been cut since it was read: do not make it part of another.
+            # The note may have been cut since the read: do not extend it.
             self._runs.stop()
             self._end = place
             return
@@ -268,9 +268,9 @@ class _MergedWindows:
     def _probe(self, start: bytes) -> Block | None:
         """Search further on for an entry in a common prefix that begins with tombstones.
 
-        The last keys of ranges are known without reading, and one call looks them up in staging. If
-        one of them is not deleted, the prefix exists, and the tombstones before it need not be
-        scanned.
+        The last keys of ranges are known without reading, and looked up in staging by a single
+        call. If any of these is not deleted, the prefix exists, and its first tombstones need not
+        be scanned.
         """
         common = self._query.folded(start)
         if common is None or common == self._probed:
@@ -311,9 +311,9 @@ class _MergedWindows:
         return _MergedBlock(base, staged), end, staged
 
     def _committed_max(self, staged: _Staged) -> int:
-        """Return how many committed rows to merge with staged ones at a time.
+        """Return how many committed rows to merge with staged rows at a time.
 
-        A page without a delimiter needs no more than its items, one more, and the hidden ones.
+        A page without a delimiter needs at most its items, one more, and the hidden rows.
         """
         if self._query.delimiter or not staged.keys:
             return _LARGEST_WINDOW
@@ -348,7 +348,7 @@ class _MergedBlock:
         self.keys = SortedKeys(keys)
 
     def rows(self, first: int, last: int) -> pa.Table:
-        # As for a read of the key: the staged entry, even if it equals the committed one.
+        # As for a read of the key: the staged entry, even if equal to the committed entry.
         if not self._puts:
             return self._base.slice(first, last - first)
         if self._order is None:
@@ -375,7 +375,6 @@ class _ChangeWindows:
         self._end: bytes | None = b""
 
     def seek(self, key: bytes) -> DiffBlock | None:
-        """See `Blocks`."""
         while True:
             if self._block is not None and self._block.keys and self._block.keys[-1] >= key:
                 return self._block

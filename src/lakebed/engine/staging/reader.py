@@ -82,7 +82,7 @@ class Reader:
 
     def _page(self, found: Reading, ref: str, query: EntryQuery) -> EntryPage[Entry]:
         if found.view is View.STAGED:
-            raise Invalid(f"{ref} cannot be listed: ask for the changes of the branch instead")
+            raise Invalid(f"{ref} cannot be listed: list the changes of the branch instead")
         committed, metarange_id = self._committed_of(found)
         if found.view is View.COMMITTED:
             return committed.list(metarange_id, query)
@@ -123,15 +123,9 @@ class Reader:
     def _in_time(
         self, begin: Callable[ParamT, Reading], *args: ParamT.args, **kwargs: ParamT.kwargs
     ) -> Iterator[Reading]:
-        """Yield the records to read by, again if tokens of the branch may have been deleted.
+        """Yield the records read by `begin`, again if tokens of the branch may have been deleted.
 
-        Args:
-            begin: Reads the records.
-            args: The arguments of `begin`.
-            kwargs: The keyword arguments of `begin`.
-
-        Raises:
-            TooManyTries: The read took too long every time.
+        Raises `TooManyTries` if the read took too long every time.
         """
         for _ in range(_TRIES):
             found = begin(*args, **kwargs)
@@ -139,7 +133,7 @@ class Reader:
             branch = found.found
             if branch is None or self._runtime.monotonic() - found.read_at < self._patience:
                 return
-            _LOGGER.warning("a read of branch %s took too long: it starts over", branch.id)
+            _LOGGER.warning("a read of branch %s took too long: retrying", branch.id)
         raise TooManyTries("a read of a branch", _TRIES)
 
     def staged(
@@ -147,7 +141,7 @@ class Reader:
     ) -> Sequence[Item | None]:
         """Return the key's cell in each token of a branch, newest first, in one store call.
 
-        `found` are the cells if they were already read at the same branch record.
+        Pass `found` if the cells were already read at the same branch record.
         """
         if found is None:
             name = STAGED_PREFIX + key

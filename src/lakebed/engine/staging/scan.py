@@ -3,9 +3,9 @@
 If several tokens have a key, the newest wins. With a single token, the usual case, the pages of its
 scan become tables directly. With several, their scans are merged by key.
 
-Proposals are ignored, or removed (`cells`), before tokens are merged: a cell with a proposal alone
-decides nothing. Pages of a single token are not searched for proposals: these do not have the form
-of the columns, so a page with one is parsed value by value.
+Proposals are ignored, or removed (`cells`), before tokens are merged: a cell with only a proposal
+has no effect. Pages of a single token are not searched for proposals, which do not fit the columns:
+a page with a proposal is parsed value by value.
 """
 
 import heapq
@@ -29,8 +29,8 @@ _ROWS: Final = 8192
 _CUT: Final = len(STAGED_PREFIX)
 _pair_of: Callable[[Item], Pair] = itemgetter(0, 1)
 
-# Each of a few tokens is asked in one call for all the keys that may be needed. For many tokens
-# this would read far too much: each is read as far as the merge gets.
+# A few tokens are each read in one call for all possibly needed keys. For many tokens this would
+# read far too much: each is read as far as the merge gets.
 _FEW_TOKENS: Final = 4
 
 

@@ -115,11 +115,11 @@ from lakebed.kv.store import applied_before, new_version, still_unknown
 
 _WAIT_SECONDS: Final = 0.05
 """First wait for another writer's proposal, randomly up to twice as long. Then the writer reads
-again, and replaces a proposal that is still there."""
+again, and replaces a remaining proposal."""
 
 _LONGEST_WAIT: Final = 32.0
-"""Maximum multiple of the wait. Each wait is twice the previous one, so that one of several writers
-succeeds on a database of any speed."""
+"""Maximum multiple of the wait. Waits double, so that one of several writers succeeds on a database
+of any speed."""
 
 _QUICK_TRIES: Final = 3
 """Immediate retries of a writer whose cell was changed concurrently."""
@@ -144,20 +144,16 @@ def if_absent(found: Entry | None) -> bool:
 
 
 def check_condition(condition: Condition, key: bytes, found: Entry | None) -> None:
-    """Raise if a condition does not hold for the current entry.
-
-    Raises:
-        PreconditionFailed: The condition does not hold; `NothingThere` if there is no entry.
-    """
+    """Raise `PreconditionFailed`, or `NothingThere` without an entry, if a condition is false."""
     if condition(found):
         return
     if found is None:
         raise NothingThere(key)
-    raise PreconditionFailed(key, "another entry is there")
+    raise PreconditionFailed(key, "another entry exists")
 
 
 class UndoLog:
-    """The values replaced by one write."""
+    """The values replaced by a write."""
 
     def __init__(self, store: Store, runtime: Runtime, entry: Entry) -> None:
         self.entry = entry
@@ -168,7 +164,6 @@ class UndoLog:
         self._versions: set[Version] = set()
 
     def find(self, token: StagingToken) -> Item | None:
-        """Return the cell under a token."""
         return self._store.get_many([(token.encode(), self._key)])[0]
 
     def prepare(self, token: StagingToken, found: Item | None) -> tuple[bytes, Version]:
@@ -191,7 +186,7 @@ class UndoLog:
         """
         covered = set()
         for token, before in self._replaced.items():
-            # An undo that changed nothing leaves the effects of the write.
+            # A failed undo leaves the effects of the write.
             with applied_before(any_step=True):
                 found = self._undo_in(token, before)
             if value_of(found) not in {None, TOMBSTONE}:
@@ -413,7 +408,7 @@ class Writer:
         return False
 
     def _withdraw(self, branch: Branch, proposal: Item) -> None:
-        """Remove a proposal; on failure it stays invisible."""
+        """Remove a proposal, which stays invisible on failure."""
         with suppress(StoreUnavailable):
             take_away(self._store, branch.staging_token, proposal)
 
@@ -451,10 +446,10 @@ class Writer:
     def _set(self, token: bytes, key: bytes, value: bytes) -> OutcomeUnknown | None:
         """Write a staged key; return the error if the outcome is unknown.
 
-        Then the write may be repeated: it was not acknowledged yet.
+        Then the unacknowledged write may be repeated.
 
         Raises:
-            StoreUnavailable: It certainly failed.
+            StoreUnavailable: The write certainly failed.
         """
         try:
             self._store.set(token, key, value)
@@ -491,13 +486,13 @@ class Writer:
     def _swap_and_read(
         self, known: Reading, key: bytes, value: bytes, predicate: Predicate, version: Version
     ) -> tuple[bool, _SecondRead]:
-        """Write a staged key if unchanged since read, and read the records that prove the write.
+        """Write a staged key if unchanged since read, and read the records to prove the write.
 
         Returns:
             Whether the write certainly succeeded; and the records read, if so.
 
         Raises:
-            StoreUnavailable: It certainly failed, and retrying does not help.
+            StoreUnavailable: The write certainly failed, and retrying does not help.
         """
         token = known.branch.staging_token
         put = Put(token.encode(), STAGED_PREFIX + key, value, predicate, version)
