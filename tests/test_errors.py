@@ -37,7 +37,7 @@ def test_the_tree_of_the_store() -> None:
     assert issubclass(kv.StoreFull, kv.StoreUnavailable)
     assert issubclass(kv.StoreUnavailable, kv.OutcomeUnknown)
     assert not issubclass(kv.PredicateFailed, kv.OutcomeUnknown)
-    assert str(kv.KeyNotFound(b"p", b"k")) == "there is no key 'k' in partition 'p'"
+    assert str(kv.KeyNotFound(b"p", b"k")) == "key 'k' not found in partition 'p'"
 
 
 @pytest.mark.parametrize(
@@ -70,7 +70,7 @@ def test_an_error_survives_the_way_to_another_process(error: LakebedError) -> No
 )
 def test_keys_are_shown_as_text(key: bytes, shown: str) -> None:
     assert quoted(key) == shown
-    assert str(kv.KeyNotFound(b"p", key)) == f"there is no key {shown} in partition 'p'"
+    assert str(kv.KeyNotFound(b"p", key)) == f"key {shown} not found in partition 'p'"
 
 
 @pytest.mark.parametrize(

@@ -84,7 +84,7 @@ def test_a_damaged_record_does_not_stop_the_rest(
     assert sum(each.tokens_done for each in counts) >= 1
     assert sum(each.repositories_done for each in counts) == 1
     assert all(each.unreadable for each in counts)
-    assert "does not hold a" in caplog.text
+    assert "is not a valid" in caplog.text
     assert repr(kind.prefix + name)[2:-1] in caplog.text
     assert store.get(partition, kind.prefix + name).value == value
 

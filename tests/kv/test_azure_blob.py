@@ -84,5 +84,5 @@ def test_a_container_of_others_is_refused(
     open_store(azurite_url(server.port, "others")).close()  # it is empty, so nobody's
     container.set_container_metadata({})
     container.upload_blob("notes", b"mine")
-    with pytest.raises(ForeignStore, match="others is not empty, and not a store of Lakebed"):
+    with pytest.raises(ForeignStore, match="others is not empty, and not a Lakebed store"):
         open_store(azurite_url(server.port, "others"))

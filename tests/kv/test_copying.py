@@ -137,7 +137,7 @@ def test_a_run_that_died_anywhere_is_completed_by_the_next(
                     copied(source, Database("another", runtime))
             mark = find_mark(target.driver)
             if mark is not None and read_mark(mark.value).halts:
-                with pytest.raises(StoreHalted, match="unfinished copy of sqlite:///old"):
+                with pytest.raises(StoreHalted, match="incomplete copy of sqlite:///old"):
                     target.serve()
                 copied(source, target)
             elif not target.content():
@@ -182,14 +182,14 @@ def test_a_target_that_is_not_empty_is_refused_and_nothing_changes(
 ) -> None:
     new.serve().set(b"graveler", b"repos/mine", b"x")
     before = new.content()
-    with pytest.raises(CopyRefused, match="is not empty: it has, for example, key 'repos/mine'"):
+    with pytest.raises(CopyRefused, match=r"is not empty \(it contains key 'repos/mine'"):
         copied(old, new)
     assert new.content() == before
     old.serve()
 
 
 def test_what_is_no_store_of_lakebed_is_not_copied(runtime: HandClock, new: Database) -> None:
-    with pytest.raises(CopyRefused, match="no store of Lakebed"):
+    with pytest.raises(CopyRefused, match="not a Lakebed store"):
         copied(Database("sqlite:///empty", runtime), new)
     new.serve()
 
@@ -225,7 +225,7 @@ def test_a_write_that_lands_late_is_found_out(old: Database, new: Database) -> N
     copy.say = say
     with pytest.raises(CopyRefused, match="differ in partition 'late'"):
         copy.run()
-    with pytest.raises(StoreHalted, match="unfinished"):
+    with pytest.raises(StoreHalted, match="incomplete"):
         new.serve()
 
 
@@ -280,7 +280,7 @@ def test_a_complete_copy_of_an_empty_store_is_not_copied_into_again(
     empty = Database("sqlite:///empty", runtime)
     empty.serve()
     copied(empty, new)
-    with pytest.raises(CopyRefused, match="is the complete copy of sqlite:///empty"):
+    with pytest.raises(CopyRefused, match="is a complete copy of sqlite:///empty"):
         copied(empty, new)
     new.serve()
 
@@ -313,7 +313,7 @@ def test_a_run_that_slept_does_not_take_a_complete_copy_for_an_empty_store(
             new.serve().set(b"auth", b"users/new", b"since")
         return apply()
 
-    with pytest.raises(CopyRefused, match="let only one of them run"):
+    with pytest.raises(CopyRefused, match="run only one copy at a time"):
         copied(empty, new, FaultyStore(new.driver, intercept))
     assert new.serve().get(b"auth", b"users/new").value == b"since"
 
@@ -328,7 +328,7 @@ def test_a_run_that_another_took_over_from_stops(old: Database, new: Database) -
             old.runtime.seconds += CHECK_SECONDS
 
     first.say = say
-    with pytest.raises(StoreHalted, match="unfinished copy of sqlite:///old"):
+    with pytest.raises(StoreHalted, match="incomplete copy of sqlite:///old"):
         first.run()
 
 
@@ -362,11 +362,11 @@ def test_a_copy_that_was_given_up_leaves_no_target_that_servers_use(
         copied(old, new, FaultyStore(new.driver, Dying(13)))
     release(old.open())
     old.serve().set(b"auth", b"users/eve", b"x")
-    with pytest.raises(StoreHalted, match="unfinished"):
+    with pytest.raises(StoreHalted, match="incomplete"):
         new.serve()
-    with pytest.raises(CopyRefused, match="unfinished copy"):
+    with pytest.raises(CopyRefused, match="incomplete copy"):
         release(new.open())
-    with pytest.raises(CopyRefused, match="not marked as its source"):
+    with pytest.raises(CopyRefused, match="no longer halted for it"):
         copied(old, new)
 
 
@@ -378,16 +378,18 @@ def test_a_copy_is_not_finished_once_its_source_was_released(old: Database, new:
             release(old.open())
 
     copy.say = say
-    with pytest.raises(CopyRefused, match="gave it up"):
+    with pytest.raises(CopyRefused, match="cancelled it"):
         copy.run()
-    with pytest.raises(StoreHalted, match="unfinished"):
+    with pytest.raises(StoreHalted, match="incomplete"):
         new.serve()
 
 
 def test_a_record_that_does_not_fit_is_named(old: Database, new: Database) -> None:
     old.serve().set(b"token-2", b"large", b"x" * 500)
     new.driver.limits = Limits(partition_bytes=100, key_bytes=100, value_bytes=400)
-    with pytest.raises(CopyRefused, match="partition 'token-2' does not fit into postgresql://new"):
+    with pytest.raises(
+        CopyRefused, match="partition 'token-2' exceeds the limits of postgresql://new"
+    ):
         copied(old, new)
 
 

@@ -33,7 +33,9 @@ def container(path: str, ttl: int | None) -> dict[str, Any]:
 
 def test_a_container_of_another_shape_is_refused() -> None:
     check_container(container("/p", -1))
-    with pytest.raises(ForeignStore, match="kv is not Lakebed's: its partition key is /customer"):
+    with pytest.raises(
+        ForeignStore, match="kv is not a Lakebed store: its partition key is /customer"
+    ):
         check_container(container("/customer", -1))
 
 
@@ -49,7 +51,7 @@ def test_a_container_must_remove_what_is_deleted_and_nothing_else(
 @pytest.mark.fetched
 @pytest.mark.usefixtures("cosmos_key")
 def test_an_account_that_is_not_strongly_consistent_is_refused() -> None:
-    refused = pytest.raises(UnsafeStore, match="is Session, with which a read may miss a write")
+    refused = pytest.raises(UnsafeStore, match="is Session and must be Strong")
     with cosmos_server(consistency="Session") as server, refused:
         open_store(cosmos_url(server.port))
 

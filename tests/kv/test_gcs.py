@@ -36,10 +36,10 @@ def delete_if(**condition: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("properties", "complaint"),
     [
-        ({"lifecycle": delete_if(age=30)}, "a rule of its life cycle deletes objects"),
-        ({"retentionPolicy": {"retentionPeriod": "60"}}, "keeps objects from being replaced"),
-        ({"defaultEventBasedHold": True}, "objects in it are held"),
-        ({"billing": {"requesterPays": True}}, "whoever asks pays"),
+        ({"lifecycle": delete_if(age=30)}, "a lifecycle rule deletes objects"),
+        ({"retentionPolicy": {"retentionPeriod": "60"}}, "prevents replacing objects"),
+        ({"defaultEventBasedHold": True}, "event-based holds are enabled"),
+        ({"billing": {"requesterPays": True}}, "requester-pays is enabled"),
     ],
 )
 def test_a_bucket_that_would_lose_records_is_refused(
@@ -77,8 +77,8 @@ def test_old_tombstones_go_and_buckets_of_others_are_refused() -> None:
             assert [item.key for item in store.scan(b"p")] == [b"there"]
             assert len(list(client.list_blobs("lakebed"))) == 1
         client.create_bucket("others").blob("notes").upload_from_string(b"mine")
-        with pytest.raises(ForeignStore, match="others is not empty, and not a store of Lakebed"):
+        with pytest.raises(ForeignStore, match="others is not empty, and not a Lakebed store"):
             open_store(url.replace("lakebed", "others"))
-        with pytest.raises(StoreUnavailable, match="there is no bucket nowhere"):
+        with pytest.raises(StoreUnavailable, match="the bucket nowhere does not exist"):
             open_store(url.replace("lakebed", "nowhere"))
         client.close()

@@ -83,9 +83,9 @@ def test_one_look_serves_many_writes() -> None:
 
 def test_whoever_reads_only_cannot_write() -> None:
     store, driver, _ = halting(Permit(reads_only=True))
-    with pytest.raises(StoreHalted, match="for reading only"):
+    with pytest.raises(StoreHalted, match="read-only"):
         store.set(b"p", b"key", b"x")
-    with pytest.raises(StoreHalted, match="for reading only"):
+    with pytest.raises(StoreHalted, match="read-only"):
         store.set(METADATA_PARTITION, HALT_KEY, b"x")
     assert list(driver.partitions()) == []
 

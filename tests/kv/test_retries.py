@@ -209,11 +209,11 @@ def test_retries_are_counted_and_what_is_given_up_is_logged(
 
 def test_what_was_found_out_about_lost_replies_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     retrying(Script(OutcomeUnknown("lost"), applied=True)).set(b"p", b"k/1", b"v", ABSENT)
-    assert caplog.messages == ["set_if of key 'k/1' had been applied; its reply was lost: lost"]
+    assert caplog.messages == ["set_if of key 'k/1' was applied, but its reply was lost: lost"]
     caplog.clear()
     with pytest.raises(OutcomeUnknown):
         retrying(Script(OutcomeUnknown("lost"))).set(b"p", b"k/1", b"v", ABSENT)
-    assert caplog.messages == ["whether set_if of key 'k/1' was applied cannot be found out: lost"]
+    assert caplog.messages == ["the outcome of set_if of key 'k/1' is unknown: lost"]
 
 
 @pytest.mark.slow

@@ -33,7 +33,7 @@ for number in range(100):
 
 @pytest.mark.parametrize("url", ["rocksdb://", "rocksdb:///", "rocksdb://host/path", "rocksdb:x"])
 def test_a_url_names_a_folder(url: str) -> None:
-    with pytest.raises(InvalidArgument, match="a rocksdb store is a folder"):
+    with pytest.raises(InvalidArgument, match="a rocksdb store is a directory"):
         open_store(url)
 
 
@@ -44,7 +44,7 @@ def test_a_url_has_no_options(tmp_path: Path) -> None:
 
 def test_a_folder_of_others_is_left_as_it_is(tmp_path: Path) -> None:
     (tmp_path / "notes").write_text("mine")
-    with pytest.raises(ForeignStore, match="is not empty, and not a store of Lakebed"):
+    with pytest.raises(ForeignStore, match="is not empty, and not a Lakebed store"):
         open_store(f"rocksdb:///{tmp_path}")
     assert [each.name for each in tmp_path.iterdir()] == ["notes"]
     with pytest.raises(StoreUnavailable, match="cannot use"):

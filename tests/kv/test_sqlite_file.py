@@ -190,7 +190,7 @@ def test_a_file_on_a_network_file_system_is_refused(
     (tmp_path / "mountinfo").write_text(f"1 0 0:1 / {tmp_path} rw - nfs4 server:/ rw\n")
     monkeypatch.setattr(local_disk, "MOUNTS", tmp_path / "mountinfo")
     place = tmp_path / "new" / "lakebed.db"
-    with pytest.raises(InvalidArgument, match=r"network file system \(nfs4\).* use PostgreSQL"):
+    with pytest.raises(InvalidArgument, match=r"network file system \(nfs4\).* or PostgreSQL"):
         open_store(f"sqlite:///{place}")
     assert not place.parent.exists()
 
@@ -208,7 +208,7 @@ def test_other_file_systems_are_not_refused(
     open_store(f"sqlite:///{tmp_path}/lakebed.db").close()
     texts = [each.getMessage() for each in caplog.records if each.levelname == "WARNING"]
     assert len(texts) == warnings
-    assert all("lakebed.db lies on a file system (9p)" in text for text in texts)
+    assert all("lakebed.db is on a file system (9p)" in text for text in texts)
 
 
 def test_where_the_system_does_not_tell_nothing_is_refused(

@@ -96,7 +96,7 @@ def test_a_merge_whose_record_is_damaged_is_passed_over(
     clean_expired(lake.catalog, lake.clock)
     left = [item.key for item in lake.store.scan(lake.repository.partition, PULLS_MERGING.prefix)]
     assert PULLS_MERGING.prefix + b"b" not in left
-    assert ("does not hold a PullRequest" in caplog.text) == bool(value)
+    assert ("is not a valid PullRequest" in caplog.text) == bool(value)
 
 
 @pytest.mark.parametrize("value", DAMAGED)

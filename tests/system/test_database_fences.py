@@ -52,7 +52,7 @@ def test_a_session_of_etcd_that_ended_changes_nothing_and_is_replaced(
         version = store.set(partition, b"key", b"old")
         (session,) = store._sessions
         store._gateway.write("/v3/kv/deleterange", {"key": encode(session.key)})
-        with pytest.raises(StoreUnavailable, match="its session had ended"):
+        with pytest.raises(StoreUnavailable, match="its session has expired"):
             store.set(partition, b"key", b"new", version)
         assert store.get(partition, b"key").value == b"old"
         store._sessions.append(session)

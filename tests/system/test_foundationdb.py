@@ -205,7 +205,7 @@ def test_a_library_that_is_missing_is_said_in_one_line(monkeypatch: pytest.Monke
         raise Exception("Unable to locate the library!")  # noqa: TRY002 - as the client does
 
     monkeypatch.setattr("fdb.api_version", load)
-    with pytest.raises(InvalidArgument, match="install its package foundationdb-clients") as caught:
+    with pytest.raises(InvalidArgument, match="install the package foundationdb-clients") as caught:
         open_store("foundationdb://")
     assert "\n" not in str(caught.value)
 
@@ -234,4 +234,4 @@ def test_the_model_has_no_method_that_the_client_has_not() -> None:
 @pytest.mark.usefixtures("cluster")
 def test_a_store_says_that_it_is_experimental(caplog: pytest.LogCaptureFixture) -> None:
     open_store("foundationdb:///model").close()
-    assert "a foundationdb store is experimental" in caplog.text
+    assert "foundationdb stores are experimental" in caplog.text

@@ -85,14 +85,14 @@ def test_a_database_that_another_process_locks(gateway: Gateway, api: httpx.Clie
             assert answer.json() == {
                 "kind": "store_locked",
                 "message": (
-                    "another process keeps the database locked; nothing was changed, try again"
+                    "the database is locked by another process; nothing was changed, retry later"
                 ),
             }
         with pytest.raises(ClientError) as caught:
             s3.put_object(Bucket="lake", Key="main/late", Body=b"late")
         assert caught.value.response["Error"]["Code"] == "ServiceUnavailable"
-        assert "keeps the database locked" in str(caught.value.response["Error"])
+        assert "the database is locked" in str(caught.value.response["Error"])
     log = gateway.served.log()
-    assert "lakebed.db locked for 5 seconds: end it, or let it finish its transaction" in log
+    assert "lakebed.db locked for 5 seconds: stop it, or let it finish its transaction" in log
     assert upload(api, "lake", "late").status_code == 201
     assert commit(api, "lake").status_code == 201

@@ -102,7 +102,7 @@ def test_a_copy_that_is_killed_goes_on(tmp_path: Path, postgresql_url: str, run:
     with look(postgresql_url) as target, look(source) as old:
         assert partition_hashes(target) == partition_hashes(old) == before
     code, printed = run("kv", "copy", source, postgresql_url)
-    assert (code, "is the complete copy of sqlite:" in printed) == (1, True), printed
+    assert (code, "is a complete copy of sqlite:" in printed) == (1, True), printed
 
 
 def test_a_server_moves_from_sqlite_to_postgresql(
@@ -118,7 +118,7 @@ def test_a_server_moves_from_sqlite_to_postgresql(
         deadline = time.monotonic() + 60
         while (refusal := create(server, f"late-{time.monotonic_ns()}")) is None:
             assert time.monotonic() < deadline
-        assert refusal == (503, "the database is being moved, and takes no changes")
+        assert refusal == (503, "the database is being migrated and is read-only")
         assert "lake" in names(server)
     # It does not start again on the old database, and does on the new one, with the same users.
     ended = subprocess.run(

@@ -36,7 +36,7 @@ def expect_to_fail(store: Store, *, threads_each: int = 1) -> None:
     def check(name: str) -> None:
         with pytest.raises(StoreUnreachable) as caught:
             CALLS[name](store)
-        assert caught.value.public_message == "the database does not answer; try again"
+        assert caught.value.public_message == "the database does not answer; retry later"
 
     in_threads([partial(check, name) for name in CALLS for _ in range(threads_each)])
 

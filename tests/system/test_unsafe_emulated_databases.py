@@ -52,14 +52,16 @@ def make_table(server: DatabaseServer, name: str, families: dict[str, GcRule]) -
 
 def test_another_table_of_bigtable_is_refused(bigtable: DatabaseServer) -> None:
     url = make_table(bigtable, "others", {"x": NEWEST})
-    with pytest.raises(ForeignStore, match="others is not Lakebed's: its column families are x"):
+    with pytest.raises(
+        ForeignStore, match="others is not a Lakebed store: its column families are x"
+    ):
         open_store(url)
 
 
 @pytest.mark.parametrize(
     ("living", "tombstones", "complaint"),
     [
-        (HOUR, DAY, f"column family {_LIVING} must keep the newest cell for ever"),
+        (HOUR, DAY, f"column family {_LIVING} must keep the newest cell forever"),
         (GcRule(union={"rules": [NEWEST, HOUR]}), DAY, f"family {_LIVING} must keep"),
         (NEWEST, HOUR, f"family {_TOMBSTONES} must keep the newest cell for 86400 seconds"),
     ],
@@ -88,5 +90,5 @@ def test_a_table_of_bigtable_that_keeps_more_than_it_must_is_taken(
 def test_another_collection_of_mongodb_is_refused() -> None:
     with mongodb_server() as server, MongoClient[dict[str, object]](mongodb_url(server.port)) as of:
         of.get_default_database().get_collection(COLLECTION).insert_one({"_id": 1, "name": "Ann"})
-        with pytest.raises(ForeignStore, match=r"is not Lakebed's: .* the fields _id, name"):
+        with pytest.raises(ForeignStore, match=r"is not a Lakebed store: .* the fields _id, name"):
             open_store(mongodb_url(server.port))

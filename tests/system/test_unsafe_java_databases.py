@@ -52,7 +52,7 @@ def test_a_keyspace_without_a_log_is_refused(cassandra: DatabaseServer) -> None:
 
 
 def test_a_keyspace_that_is_missing_is_named(cassandra: DatabaseServer) -> None:
-    with pytest.raises(StoreUnavailable, match=r"no keyspace nowhere\. Lakebed does not make one"):
+    with pytest.raises(StoreUnavailable, match=r"the keyspace nowhere does not exist"):
         open_store(trusted_url(cassandra, "nowhere"))
 
 
@@ -79,7 +79,7 @@ def test_a_table_that_forgets_is_refused(
 def test_another_table_of_our_name_is_refused(cassandra: DatabaseServer, session: Session) -> None:
     make_keyspace(cassandra.port, "others")
     session.execute("CREATE TABLE others.lakebed_kv (id int PRIMARY KEY)")
-    with pytest.raises(ForeignStore, match="is not Lakebed's: its columns are id int"):
+    with pytest.raises(ForeignStore, match="is not a Lakebed store: its columns are id int"):
         open_store(trusted_url(cassandra, "others"))
 
 
@@ -95,10 +95,10 @@ def test_tables_of_hbase_that_forget_or_are_others_are_refused() -> None:
             )
             return hbase_url(server.port).removesuffix("lakebed") + table
 
-        with pytest.raises(UnsafeStore, match="family d is 3600 seconds, and must be FOREVER"):
+        with pytest.raises(UnsafeStore, match="family d is 3600 seconds and must be FOREVER"):
             open_store(make("fleeting", FAMILY, 3600))
         with pytest.raises(
-            ForeignStore, match="others is not Lakebed's: its column families are x"
+            ForeignStore, match="others is not a Lakebed store: its column families are x"
         ):
             open_store(make("others", b"x", None))
         open_store(make("plain", FAMILY, None)).close()

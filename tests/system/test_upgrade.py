@@ -126,7 +126,7 @@ def test_the_refs_of_an_older_version_move_by_a_dump(tmp_path: Path) -> None:
         assert process.wait(PATIENCE_SECONDS) != 0
     finally:
         end(process)
-    assert "the store has schema version 1, and this Lakebed reads version 2" in log_of(folder)
+    assert "the store has schema version 1, but this Lakebed supports only 2" in log_of(folder)
 
     (data / "objects" / "lake" / "_lakebed" / "owner").unlink()
     with serving(tmp_path / "c", data, "new") as newer:

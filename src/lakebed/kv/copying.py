@@ -34,7 +34,7 @@ CHUNK_BYTES: Final = 4 << 20
 _ID_BYTES: Final = 16
 _NAMED: Final = 5
 _OVERTAKEN: Final = (
-    "another process has begun to work on this copy, or gave it up: let only one of them run"
+    "another process took over this copy, or cancelled it: run only one copy at a time"
 )
 
 
@@ -115,7 +115,7 @@ class StoreCopy:
         halt = self._halt_of_source(there, before)
         if there is None or there.value != halt.encode():
             there = _put_mark(self.source.store, halt, there)
-            self.say(f"{self.source.name} takes no more changes")
+            self.say(f"{self.source.name} is now read-only")
         target_halt = Halt(
             role=Role.TARGET,
             copy_id=halt.copy_id,
@@ -136,8 +136,8 @@ class StoreCopy:
         if source is None or not source.halts:
             if target is not None:
                 raise CopyRefused(
-                    f"{self.target.name} is an unfinished copy of {target.other}, which is not"
-                    f" marked as its source (any more): empty the target to begin again"
+                    f"{self.target.name} is an incomplete copy of {target.other}, which is no"
+                    " longer halted for it: empty the target and start again"
                 )
             _check_is_lakebeds(self.source)
             return Halt(
@@ -160,9 +160,9 @@ class StoreCopy:
             for item in self.target.store.scan(partition, limit=2):
                 if (partition, item.key) != (METADATA_PARTITION, SCHEMA_KEY):
                     raise CopyRefused(
-                        f"{self.target.name} is not empty: it has, for example, key"
-                        f" {quoted(item.key)} in partition {quoted(partition)}; copy into an empty"
-                        " database, or into another ?namespace= of it"
+                        f"{self.target.name} is not empty (it contains key {quoted(item.key)} in"
+                        f" partition {quoted(partition)}): copy into an empty database, or into"
+                        " another ?namespace="
                     )
 
     def _finish(self, source_mark: Item, target_mark: Item) -> None:
@@ -172,7 +172,7 @@ class StoreCopy:
 
     def _wait(self) -> None:
         """Wait until no process that has not seen the flags can still be writing."""
-        self.say(f"waiting {self.settle_seconds:.0f} s, until all servers have seen the mark")
+        self.say(f"waiting {self.settle_seconds:.0f} s for running writes to end")
         settled_at = self.runtime.monotonic() + self.settle_seconds
         while (left := settled_at - self.runtime.monotonic()) > 0:
             self.runtime.sleep(left)
@@ -188,7 +188,7 @@ class StoreCopy:
                 self.target.store.write(puts(partition, chunk))
             except LimitExceeded as error:
                 raise CopyRefused(
-                    f"a record of partition {quoted(partition)} does not fit into"
+                    f"a record of partition {quoted(partition)} exceeds the limits of"
                     f" {self.target.name}: {error}; use a database with larger limits"
                 ) from error
             self.counts.written += len(chunk)
@@ -217,9 +217,9 @@ class StoreCopy:
 
     def _foreign(self, partition: bytes, item: Item) -> CopyRefused:
         return CopyRefused(
-            f"{self.target.name} has a record that {self.source.name} has not: key"
-            f" {quoted(item.key)} in partition {quoted(partition)}. A server used one of them"
-            " meanwhile: stop all servers, empty the target, and begin again"
+            f"{self.target.name} has a record that {self.source.name} does not have: key"
+            f" {quoted(item.key)} in partition {quoted(partition)}. A server wrote to one of them"
+            " meanwhile: stop all servers, empty the target and start again"
         )
 
     def _compare(self) -> str:
@@ -232,8 +232,8 @@ class StoreCopy:
         shown = ", ".join(quoted(name) for name in names[:_NAMED])
         more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
         raise CopyRefused(
-            f"the two stores differ in partition {shown}{more}: one of them was written to"
-            " meanwhile. Stop all servers and other programs that use them, and run this again"
+            f"the stores differ in partition {shown}{more}: one of them was changed during the"
+            " copy. Stop all programs that use them, and run the copy again"
         )
 
 
@@ -272,7 +272,7 @@ def release(side: CopySide) -> Halt:
     mark = find_mark(side.store)
     halt = None if mark is None else read_mark(mark.value)
     if mark is None or halt is None or not halt.halts:
-        raise CopyRefused(f"{side.name} is not halted: it can be used as it is")
+        raise CopyRefused(f"{side.name} is not halted: nothing to release")
     if halt.role is Role.TARGET:
         raise CopyRefused(f"{side.name} cannot be released: {halt.explain()}")
     side.store.delete(METADATA_PARTITION, HALT_KEY, mark.predicate)
@@ -299,7 +299,9 @@ def _fitting(items: Iterator[tuple[bytes, bytes]]) -> Iterator[tuple[bytes, byte
 
 def _check_is_lakebeds(side: CopySide) -> None:
     if side.store.get_many([(METADATA_PARTITION, SCHEMA_KEY)])[0] is None:
-        raise CopyRefused(f"{side.name} is no store of Lakebed: it is empty, or has no version")
+        raise CopyRefused(
+            f"{side.name} is not a Lakebed store: it is empty, or has no schema version"
+        )
 
 
 def _put_mark(store: Store, halt: Halt, before: Item | None) -> Item:

@@ -44,7 +44,7 @@ class KeyNotFound(KVError, NotFoundMixin):
     kind = "key_not_found"
 
     def __init__(self, partition: bytes, key: bytes) -> None:
-        super().__init__(f"there is no key {quoted(key)} in partition {quoted(partition)}")
+        super().__init__(f"key {quoted(key)} not found in partition {quoted(partition)}")
         self.partition = partition
         self.key = key
 
@@ -56,8 +56,8 @@ class PredicateFailed(KVError):
 
     def __init__(self, partition: bytes, key: bytes) -> None:
         super().__init__(
-            f"key {quoted(key)} in partition {quoted(partition)} is not in the state that the write"
-            " expects"
+            f"key {quoted(key)} in partition {quoted(partition)} does not match the predicate of"
+            " the write"
         )
         self.partition = partition
         self.key = key
@@ -72,14 +72,14 @@ class OutcomeUnknown(KVError):
     kind = "outcome_unknown"
     reason: ClassVar[str] = "the database does not answer"
     """Cause of the error without confidential details."""
-    public_message = f"{reason}; the change may have been made or not"
+    public_message = f"{reason}; the change may or may not have been applied"
 
 
 class StoreUnavailable(OutcomeUnknown):
     """The store is unreachable, refused the call, or did not answer a read; it is unchanged."""
 
     kind = "store_unavailable"
-    public_message = "the database does not answer; try again"
+    public_message = "the database does not answer; retry later"
 
 
 class StoreUnreachable(StoreUnavailable):
@@ -92,15 +92,15 @@ class StoreLocked(StoreUnavailable):
     """Another process did not release the lock of the store in time; the store is unchanged."""
 
     kind = "store_locked"
-    reason = "another process keeps the database locked"
-    public_message = f"{reason}; nothing was changed, try again"
+    reason = "the database is locked by another process"
+    public_message = f"{reason}; nothing was changed, retry later"
 
 
 class StoreHalted(StoreUnavailable):
     """Writes are halted, because the store is being or was copied; the store is unchanged."""
 
     kind = "store_halted"
-    reason = "the database is being moved, and takes no changes"
+    reason = "the database is being migrated and is read-only"
     public_message = reason
 
 
@@ -108,7 +108,7 @@ class StoreFull(StoreUnavailable):
     """No space is left for the write; the store is unchanged. Free space and retry."""
 
     kind = "store_full"
-    reason = "the database has no room left"
+    reason = "the database is full"
     public_message = reason
 
 

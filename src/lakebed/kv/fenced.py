@@ -381,7 +381,9 @@ class FencedStore(Store):
             if not holds(there):
                 raise PredicateFailed(partition, key)
             seen = None if there is None else there.seen
-        raise StoreUnavailable(f"others always came first at key {quoted(key)}, {RACES} times")
+        raise StoreUnavailable(
+            f"gave up after {RACES} conflicts with other writers of key {quoted(key)}"
+        )
 
     def _swap(self, partition: bytes, key: bytes, seen: Seen | None, new: Cell) -> Cell | None:
         """Swap once; if the call raises, the request will not be applied afterwards."""
@@ -397,7 +399,9 @@ class FencedStore(Store):
             if fate is _Fate.APPLIED:
                 return new
             if fate is _Fate.NEVER:
-                raise StoreUnavailable(f"{error}; it was not applied, and will not be") from error
+                raise StoreUnavailable(
+                    f"{error}; the write was not applied, and will not be"
+                ) from error
             raise
         except BaseException:
             # Ctrl-C, or a signal handler that raises: the write must not be applied later.
@@ -425,8 +429,8 @@ class FencedStore(Store):
             except OutcomeUnknown as error:
                 if self._runtime.monotonic() >= give_up_at:
                     _LOGGER.critical(
-                        "this process ends: a write of key %s got no reply, and for %.0f s the"
-                        " database has not answered whether it can still be applied: %s",
+                        "exiting: no reply to a write of key %s, and for %.0f s no confirmation"
+                        " that it can no longer be applied: %s",
                         quoted(key),
                         FENCE_SECONDS,
                         str(error),

@@ -253,7 +253,7 @@ class GroupCommit(Generic[WriteT]):
                 self._queue.remove(write)
                 write.is_answered = True
                 raise StoreUnavailable(
-                    f"the writes before this one took longer than {QUEUE_SECONDS:g} seconds"
+                    f"the write waited longer than {QUEUE_SECONDS:g} seconds for earlier writes"
                 )
 
     def _take(self, leader: WriteT) -> list[WriteT]:

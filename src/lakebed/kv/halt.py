@@ -68,22 +68,22 @@ class Halt(msgspec.Struct, frozen=True, kw_only=True):
         when = datetime.fromtimestamp(self.since, UTC).strftime("%Y-%m-%d %H:%M UTC")
         if self.role is Role.TARGET and self.finished:
             return (
-                f"this store is the complete copy of {self.other}, begun at {when}, and may be in"
+                f"this store is a complete copy of {self.other}, begun at {when}, and may be in"
                 " use: copy into an empty database"
             )
         if self.role is Role.TARGET:
             return (
-                f"this store is the unfinished copy of {self.other}, begun at {when}: run"
-                " `lakebed kv copy` again to complete it"
+                f"this store is an incomplete copy of {self.other}, begun at {when}: run `lakebed"
+                " kv copy` again to complete it"
             )
         if self.finished:
             return (
-                f"this store was copied to {self.other} at {when}: set database.url to that one"
-                " (`lakebed kv release` makes this one usable again)"
+                f"this store was copied to {self.other} at {when}: set database.url to the copy,"
+                " or run `lakebed kv release` to use this store again"
             )
         return (
             f"this store is being copied to {self.other} since {when}: wait for `lakebed kv copy`,"
-            " or run it again if it was cut off (`lakebed kv release` gives the copy up)"
+            " run it again if it was interrupted, or cancel it with `lakebed kv release`"
         )
 
 
@@ -114,8 +114,8 @@ def read_mark(value: bytes) -> Halt:
         return msgspec.json.decode(value, type=Halt)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise StoreHalted(
-            "this store has a mark that stops writers, and the mark is damaged: look at it with"
-            " `lakebed kv inspect --partition kv_metadata`"
+            "the halt flag of this store is damaged: inspect it with `lakebed kv inspect"
+            " --partition kv_metadata`"
         ) from error
 
 

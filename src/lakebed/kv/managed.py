@@ -79,13 +79,13 @@ WRITE_CHUNK: Final = 1000
 _LOGGER: Final = logging.getLogger(__name__)
 _SECONDS = Histogram(
     "lakebed_kv_seconds",
-    "Time of calls to the key-value store",
+    "Duration of calls to the key-value store",
     ["operation", "driver"],
     buckets=(0.0001, 0.0005, 0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 10),
 )
 _ERRORS = Counter(
     "lakebed_kv_errors",
-    "Calls to the key-value store that raised, by kind of error",
+    "Failed calls to the key-value store, by kind of error",
     ["operation", "driver", "kind"],
 )
 
@@ -112,7 +112,7 @@ class HaltCheck:
             StoreHalted: Writes are halted.
         """
         if self._permit.reads_only:
-            raise StoreHalted("this store was opened for reading only")
+            raise StoreHalted("this store was opened read-only")
         expected = self._permit.mark
         # Take the time before reading the flag: it may be written right after the read.
         now = self._clock()
@@ -133,7 +133,7 @@ class HaltCheck:
 def _reason(found: Item | None) -> str:
     halt = None if found is None else read_mark(found.value)
     if halt is None or not halt.halts:
-        return "this copy was completed by another run, or given up"
+        return "this copy was completed by another run, or cancelled"
     return halt.explain()
 
 
@@ -357,8 +357,8 @@ class ManagedStore(Store):
 
 def _log_lost(operation: str, place: Place, error: OutcomeUnknown, *, applied: bool | None) -> None:
     text = (
-        "%s of key %s had been applied; its reply was lost: %s"
+        "%s of key %s was applied, but its reply was lost: %s"
         if applied
-        else "whether %s of key %s was applied cannot be found out: %s"
+        else "the outcome of %s of key %s is unknown: %s"
     )
     _LOGGER.warning(text, operation, quoted(place[1]), error)

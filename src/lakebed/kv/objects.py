@@ -161,7 +161,7 @@ class ObjectCells(MarkedCells):
             body = self._body(found)
             if body is not None:
                 return replace(cell, value=body), found.mark
-        raise StoreUnavailable("a large value changed again and again while it was read")
+        raise StoreUnavailable("a large value was overwritten repeatedly while it was read")
 
     def _cells(
         self, partition: bytes, listed: Iterable[tuple[bytes, Found]]

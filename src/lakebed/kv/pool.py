@@ -180,7 +180,7 @@ class Pool(Generic[LinkT]):
                     return None
                 now = monotonic()
                 if not self._is_reachable and now >= connect_by:
-                    raise self._unreachable("no answer in time")
+                    raise self._unreachable("timed out")
                 if now >= give_up_at:
                     raise StoreUnavailable(
                         f"all {self._size} connections to {self._database} were busy for"
@@ -216,7 +216,7 @@ class Pool(Generic[LinkT]):
             if not isinstance(error, TimeoutError):
                 raise
             self._note_unreachable()
-            raise self._unreachable("no answer in time") from None
+            raise self._unreachable("timed out") from None
 
     def _note_unreachable(self) -> None:
         """Wake all waiting threads: their time limit is now that of a new connection."""
@@ -234,7 +234,7 @@ class Pool(Generic[LinkT]):
             if attempt.set_running_or_notify_cancel():
                 attempt.set_exception(self._failure(error))
             else:
-                _LOGGER.debug("the attempt to connect that a call gave up on failed: %s", error)
+                _LOGGER.debug("an abandoned attempt to connect failed: %s", error)
             return
         self._is_reachable = True
         if attempt.set_running_or_notify_cancel():
@@ -242,7 +242,7 @@ class Pool(Generic[LinkT]):
         else:
             self._return(link)
             _LOGGER.info(
-                "a slow connection to %s has come up after its call gave up", self._database
+                "a slow connection to %s was made after its call had timed out", self._database
             )
 
     def _failure(self, error: BaseException) -> BaseException:

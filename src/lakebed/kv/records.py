@@ -28,7 +28,7 @@ _RACES: Final = 100
 
 _LOGGER: Final = logging.getLogger(__name__)
 _UNREADABLE: Final = Counter(
-    "lakebed_kv_unreadable_records", "Damaged records that were met in cleaning up, and left alone"
+    "lakebed_kv_unreadable_records", "Damaged records skipped by background jobs"
 )
 
 
@@ -47,7 +47,7 @@ class RecordKind(Generic[MessageT]):
         """Raise ValueError if a decoded record is damaged."""
         for field in self.needs:
             if not getattr(message, field):
-                raise ValueError(f"its {field} is empty")
+                raise ValueError(f"{field} is empty")
         if self.check is not None:
             self.check(name, message)
 
@@ -153,7 +153,8 @@ class Records(Generic[MessageT]):
             except PredicateFailed:
                 continue
         raise StoreUnavailable(
-            f"others always came first at key {quoted(self.place(name)[1])}, {_RACES} times"
+            f"gave up after {_RACES} conflicts with other writers of key"
+            f" {quoted(self.place(name)[1])}"
         )
 
     def delete(self, name: bytes) -> None:
@@ -197,7 +198,7 @@ class Records(Generic[MessageT]):
             except CorruptRecord as error:
                 if item.predicate not in self._reported:
                     self._reported.add(item.predicate)
-                    _LOGGER.warning("a record is left alone: %s", error)
+                    _LOGGER.warning("skipped a damaged record: %s", error)
                     _UNREADABLE.inc()
                 on_broken(item.key[len(self._kind.prefix) :])
             else:
@@ -232,7 +233,7 @@ class Records(Generic[MessageT]):
             kind.check_whole(name, message)
         except (DecodeError, ValueError) as error:
             raise CorruptRecord(
-                f"key {quoted(item.key)} in partition {quoted(self._partition)} does not hold a"
+                f"key {quoted(item.key)} in partition {quoted(self._partition)} is not a valid"
                 f" {kind.message.DESCRIPTOR.name}: {error}"
             ) from error
         return Record(name, message, item.predicate)

@@ -82,8 +82,8 @@ def open_store(url: str, *, runtime: Runtime | None = None, permit: Permit | Non
     inner = _load_driver(url)(url, runtime)
     if inner.name in _EXPERIMENTAL:
         _LOGGER.warning(
-            "a %s store is experimental: it was never run against the real database. Keep nothing"
-            " in it that you cannot lose",
+            "%s stores are experimental and untested against the real database: keep no data in"
+            " them that you cannot lose",
             inner.name,
         )
     store = ManagedStore(inner, runtime, permit=permit or Permit(), namespace=namespace)
@@ -118,7 +118,7 @@ def _load_driver(url: str) -> OpenDriver:
     scheme = url.partition(":")[0] if ":" in url else ""
     if scheme not in _DRIVERS:
         known = ", ".join(f"{name}://" for name in _DRIVERS)
-        raise InvalidArgument(f"cannot open {scheme or 'a store without a scheme'}: use {known}")
+        raise InvalidArgument(f"unsupported database URL: {scheme or 'no scheme'}; use {known}")
     check_credentials(url)
     module, extra = _DRIVERS[scheme]
     try:

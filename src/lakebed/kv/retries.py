@@ -32,7 +32,7 @@ RETRIES_PER_SECOND: Final = 50.0
 _LOGGER: Final = logging.getLogger(__name__)
 _RETRIES: Final = Counter(
     "lakebed_kv_retries",
-    "Calls to the key-value store that were repeated, by the kind of error that came before",
+    "Retries of calls to the key-value store, by the kind of the preceding error",
     ["operation", "reason"],
 )
 

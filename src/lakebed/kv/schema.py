@@ -36,18 +36,17 @@ def check_schema(store: Store) -> None:
     except KeyNotFound:
         mark = _mark_new(store)
     if not mark.isdigit():
-        raise ForeignStore(f"the store's schema version is {quoted(mark)}, which is not a number")
+        raise ForeignStore(f"the schema version of the store is not a number: {quoted(mark)}")
     if int(mark) > SCHEMA_VERSION:
         raise SchemaTooNew(
-            f"the store has schema version {int(mark)}, and this Lakebed knows versions up to"
-            f" {SCHEMA_VERSION}: upgrade Lakebed to open it"
+            f"the store has schema version {int(mark)}, but this Lakebed supports at most"
+            f" {SCHEMA_VERSION}: upgrade Lakebed"
         )
     if int(mark) < SCHEMA_VERSION:
         raise SchemaTooOld(
-            f"the store has schema version {int(mark)}, and this Lakebed reads version"
-            f" {SCHEMA_VERSION} alone: dump the refs of each repository with the Lakebed that wrote"
-            " the store (lakebed refs-dump), and restore them with this one into a new store"
-            " (lakebed refs-restore)"
+            f"the store has schema version {int(mark)}, but this Lakebed supports only"
+            f" {SCHEMA_VERSION}: dump the refs of each repository with the older Lakebed (lakebed"
+            " refs-dump), and restore them with this one into a new store (lakebed refs-restore)"
         )
 
 
@@ -55,7 +54,7 @@ def _mark_new(store: Store) -> bytes:
     failure: OutcomeUnknown | None = None
     try:
         store.set(METADATA_PARTITION, SCHEMA_KEY, b"%d" % SCHEMA_VERSION, ABSENT)
-        _LOGGER.info("marked a new store with schema version %d", SCHEMA_VERSION)
+        _LOGGER.info("initialized a new store with schema version %d", SCHEMA_VERSION)
     except PredicateFailed:
         pass  # another process was first, perhaps with another version
     except OutcomeUnknown as error:

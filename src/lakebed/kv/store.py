@@ -83,8 +83,8 @@ def check_predicate(predicate: object) -> None:
         return
     if not isinstance(predicate, bytes) or len(predicate) != VERSION_BYTES:
         raise InvalidArgument(
-            "the predicate must be the version of an item read or written before, or ANY (or, of a"
-            f" write, ABSENT or EXISTS), not {_shown(predicate)}"
+            "the predicate must be the version of an item, or ANY (for writes also ABSENT or"
+            f" EXISTS), not {_shown(predicate)}"
         )
 
 
@@ -180,7 +180,7 @@ def _check_part(name: str, part: object, limit: int, *, may_be_empty: bool = Fal
     if not part and not may_be_empty:
         raise InvalidArgument(f"{name} must not be empty")
     if len(part) > limit:
-        raise LimitExceeded(f"{name} has {len(part)} bytes; this store holds at most {limit}")
+        raise LimitExceeded(f"{name} has {len(part)} bytes; the limit of this store is {limit}")
 
 
 # Page sizes of a scan: small at first, since many callers want few items; then larger, since each
@@ -248,9 +248,9 @@ def applied_before(*, any_step: bool) -> Iterator[None]:
     except (StoreUnavailable, StoreClosed) as error:
         if not any_step:
             raise
-        unknown = OutcomeUnknown(f"only the first steps were applied: {error}")
+        unknown = OutcomeUnknown(f"the call was applied in part: {error}")
         if isinstance(error, StoreUnavailable):
-            unknown.public_message = f"{error.reason}; the change may have been made or not"
+            unknown.public_message = f"{error.reason}; the change may or may not have been applied"
         raise unknown from error
 
 

@@ -35,7 +35,7 @@ def split_url(
     except ValueError:
         # Omit the reason: it quotes parts of the URL.
         raise InvalidArgument(
-            f"the URL is malformed: use {example}, with special characters as %xx"
+            f"the URL is malformed: use {example}, and percent-encode special characters"
         ) from None
     found = dict(parse_qsl(parts.query, keep_blank_values=True))
     unknown = sorted(found.keys() - set(options))
@@ -43,7 +43,7 @@ def split_url(
         # An invalid option name may be the part of a password after a question mark.
         named = [name if _OPTION_NAME.fullmatch(name) else MASK for name in unknown]
         raise InvalidArgument(
-            f"a {parts.scheme} URL has no option {', '.join(named)}: use"
+            f"unknown option of a {parts.scheme} URL: {', '.join(named)}; use"
             f" {', '.join(sorted(options))}"
         )
     return parts, found
@@ -66,12 +66,12 @@ def check_credentials(url: str) -> None:
         or any("@" in name for name, _, _ in options)
     ):
         raise InvalidArgument(
-            "the URL is malformed: the user or the password has a character in it that means"
-            " something else there: write @ as %40, / as %2F, ? as %3F, # as %23 and : as %3A"
+            "the URL is malformed: percent-encode special characters in the user and password: @"
+            " as %40, / as %2F, ? as %3F, # as %23 and : as %3A"
         )
     for name, _, value in options:
         if name in _PLACES and "@" in value:
-            raise InvalidArgument(f"the option {name} of a URL takes no user and no password")
+            raise InvalidArgument(f"the option {name} must not contain a user or password")
 
 
 def _split(rest: str) -> tuple[str, str, str]:
@@ -173,7 +173,6 @@ def take_namespace(url: str) -> tuple[str, str | None]:
     others = [option for option in options if option.partition("=")[0] != _NAMESPACE_OPTION]
     if len(namespaces) > 1 or not _NAMESPACE.fullmatch(namespaces[0]):
         raise InvalidArgument(
-            f"'{'&'.join(namespaces)}' is not a namespace: use one name of 1 to 64 letters, digits,"
-            " and _ . -"
+            f"invalid namespace '{'&'.join(namespaces)}': use 1 to 64 letters, digits, and _ . -"
         )
     return f"{rest}?{'&'.join(others)}" if others else rest, namespaces[0]

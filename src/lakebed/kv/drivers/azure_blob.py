@@ -208,7 +208,7 @@ def _prepare(container: ContainerClient) -> None:
         return
     if next(iter(container.list_blob_names(results_per_page=1)), None) is not None:
         raise ForeignStore(
-            f"the container {container.container_name} is not empty, and not a store of Lakebed"
+            f"the container {container.container_name} is not empty, and not a Lakebed store"
         )
     container.set_container_metadata({FIELD: _MARK})
 
@@ -233,10 +233,10 @@ def _failure_of_a_write(error: AzureError) -> OutcomeUnknown:
     if isinstance(error, HttpResponseError) and error.status_code:
         if error.status_code < _SERVER_ERROR:
             return StoreUnavailable(f"Azure refused the write: {error}")
-        return OutcomeUnknown(f"Azure failed in a write: {error}")
+        return OutcomeUnknown(f"Azure failed during a write: {error}")
     if not _may_have_been_sent(error):
         return StoreUnreachable(f"cannot reach Azure: {error}")
-    return OutcomeUnknown(f"Azure did not say what became of a write: {error}")
+    return OutcomeUnknown(f"the outcome of a write to Azure is unknown: {error}")
 
 
 def _may_have_been_sent(error: AzureError) -> bool:

@@ -201,7 +201,8 @@ class BigtableCells(CellDatabase):
         found = sorted(table.column_families)
         if found != sorted((_LIVING, _TOMBSTONES)):
             raise ForeignStore(
-                f"the table {name} is not Lakebed's: its column families are {', '.join(found)}"
+                f"the table {name} is not a Lakebed store: its column families are"
+                f" {', '.join(found)}"
             )
         _check_rules(table, name)
         _check_clusters(self._describe(admin, Table.View.REPLICATION_VIEW), name, self._profile)
@@ -216,12 +217,12 @@ class BigtableCells(CellDatabase):
 def _check_rules(table: Any, name: str) -> None:
     """Reject garbage-collection rules that remove live cells, or tombstones too early."""
     for family, seconds, least in (
-        (_LIVING, None, "for ever"),
+        (_LIVING, None, "forever"),
         (_TOMBSTONES, TOMBSTONE_SECONDS, f"for {TOMBSTONE_SECONDS:.0f} seconds"),
     ):
         if not _keeps(table.column_families[family].gc_rule, seconds):
             raise UnsafeStore(
-                f"the table {name} would lose writes: the rules of garbage collection of its column"
+                f"the table {name} may lose writes: the garbage-collection rules of its column"
                 f" family {family} must keep the newest cell {least}"
             )
 
@@ -241,9 +242,8 @@ def _check_clusters(table: Any, name: str, profile: str) -> None:
     clusters = len(table.cluster_states)
     if clusters > 1 and not profile:
         raise UnsafeStore(
-            f"the table {name} is in {clusters} clusters, which do not see each other's writes at"
-            " once: name an app profile that routes to one of them, by ?app_profile=, the same for"
-            " all servers"
+            f"the table {name} is replicated asynchronously to {clusters} clusters: set"
+            " ?app_profile= to a profile with single-cluster routing, the same for all servers"
         )
 
 

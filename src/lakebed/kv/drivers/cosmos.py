@@ -198,8 +198,8 @@ def check_account(policy: Mapping[str, object] | None) -> None:
     level = (policy or {}).get("defaultConsistencyLevel", "unknown")
     if level != "Strong":
         raise UnsafeStore(
-            f"the consistency of the account is {level}, with which a read may miss a write: set it"
-            " to Strong"
+            f"the consistency level of the account is {level} and must be Strong: otherwise a read"
+            " may miss a write"
         )
 
 
@@ -213,12 +213,13 @@ def check_container(found: Mapping[str, Any]) -> None:
     paths = found.get("partitionKey", {}).get("paths", [])
     if paths != [f"/{_PARTITION}"]:
         raise ForeignStore(
-            f"the container {found['id']} is not Lakebed's: its partition key is {', '.join(paths)}"
+            f"the container {found['id']} is not a Lakebed store: its partition key is"
+            f" {', '.join(paths)}"
         )
     if found.get("defaultTtl") != _NO_DEFAULT:
         raise UnsafeStore(
             f"the time to live of the container {found['id']} is {found.get('defaultTtl', 'off')},"
-            " and must be on without a default (-1): only what is deleted may be removed"
+            " and must be on without a default (-1), so that only tombstones expire"
         )
 
 
@@ -295,10 +296,10 @@ def _failure_of_a_write(error: AzureError) -> OutcomeUnknown:
     if isinstance(error, CosmosHttpResponseError) and error.status_code:
         if error.status_code < _SERVER_ERROR and error.status_code != _TIMED_OUT:
             return StoreUnavailable(f"Cosmos DB refused the write: {error}")
-        return OutcomeUnknown(f"Cosmos DB failed in a write: {error}")
+        return OutcomeUnknown(f"Cosmos DB failed during a write: {error}")
     if _was_not_sent(error):
         return StoreUnreachable(f"cannot reach Cosmos DB: {error}")
-    return OutcomeUnknown(f"Cosmos DB did not say what became of a write: {error}")
+    return OutcomeUnknown(f"the outcome of a write to Cosmos DB is unknown: {error}")
 
 
 def _was_not_sent(error: AzureError) -> bool:

@@ -261,8 +261,8 @@ class DynamoDBCells(CellDatabase):
             )
         except (ClientError, BotoCoreError) as error:
             _LOGGER.warning(
-                "what is deleted leaves items that stay in the table %s: switch on its time to"
-                " live, with the attribute %s (%s)",
+                "tombstones will remain in the table %s: enable its time to live on the attribute"
+                " %s (%s)",
                 self._table,
                 _EXPIRES,
                 error,
@@ -315,11 +315,11 @@ def _check_table(table: Mapping[str, Any]) -> None:
     name = table["TableName"]
     if found != _KEY_SCHEMA:
         shown = ", ".join(f"{attribute} ({role}, {kind})" for attribute, role, kind in found)
-        raise ForeignStore(f"the table {name} is not Lakebed's: its key is {shown}")
+        raise ForeignStore(f"the table {name} is not a Lakebed store: its key is {shown}")
     if table.get("Replicas") and table.get("MultiRegionConsistency") != "STRONG":
         raise UnsafeStore(
-            f"the table {name} is a global table with eventual consistency: writes in two regions"
-            " would overrule each other; use a table of one region, or strong consistency"
+            f"the table {name} is a global table with eventual consistency, in which concurrent"
+            " writes overwrite each other: use a table of one region, or strong consistency"
         )
 
 
@@ -338,13 +338,13 @@ def _failure_of_a_write(error: ClientError | BotoCoreError) -> OutcomeUnknown:
         status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", _SERVER_ERROR)
         if status < _SERVER_ERROR:
             return StoreUnavailable(f"dynamodb refused the write: {error}")
-        return OutcomeUnknown(f"dynamodb failed in a write: {error}")
+        return OutcomeUnknown(f"dynamodb failed during a write: {error}")
     if isinstance(error, EndpointConnectionError | ConnectTimeoutError):
         return StoreUnreachable(f"cannot reach dynamodb: {error}")
     if isinstance(error, HTTPClientError):
-        return OutcomeUnknown(f"dynamodb did not say what became of a write: {error}")
+        return OutcomeUnknown(f"the outcome of a write to dynamodb is unknown: {error}")
     # Never sent: the credentials are missing or unusable.
-    return StoreUnavailable(f"cannot ask dynamodb: {error}")
+    return StoreUnavailable(f"cannot send the request to dynamodb: {error}")
 
 
 def _code(error: ClientError) -> str:

@@ -88,8 +88,8 @@ _HEAD: Final = VERSION_BYTES + 1
 
 _EXAMPLE: Final = "foundationdb:///etc/foundationdb/fdb.cluster"
 _LIBRARY: Final = (
-    "the library of FoundationDB cannot be used: install its package foundationdb-clients, and a"
-    " Python package foundationdb that is not newer"
+    "cannot load the FoundationDB library: install the package foundationdb-clients, and a Python"
+    " package foundationdb that is not newer"
 )
 # Commit errors after which nothing was committed; all others leave the outcome open.
 _REFUSALS: Final = frozenset(
@@ -298,7 +298,7 @@ class FoundationDBStore(Store):
             _LOGGER.warning("lost the reply to a write: %s", str(error))
             self._fence(name)
             raise OutcomeUnknown(
-                f"foundationdb did not say what became of a write: {error}"
+                f"the outcome of a write to foundationdb is unknown: {error}"
             ) from error
         except BaseException:
             # Ctrl-C, or a signal handler that raises: the write must not be applied later.
@@ -329,8 +329,8 @@ class FoundationDBStore(Store):
             except fdb.FDBError as error:
                 if self._runtime.monotonic() >= give_up_at:
                     _LOGGER.critical(
-                        "this process ends: a write got no reply, and for %.0f s foundationdb has"
-                        " not answered whether it can still be applied: %s",
+                        "exiting: no reply to a write, and for %.0f s no confirmation by"
+                        " foundationdb that it can no longer be applied: %s",
                         FENCE_SECONDS,
                         str(error),
                     )

@@ -173,12 +173,12 @@ class GCSCells(ObjectCells):
             if not isinstance(error.__cause__, NotFound):
                 raise
             raise StoreUnavailable(
-                f"there is no bucket {name}: make one that holds nothing else"
+                f"the bucket {name} does not exist: create an empty one"
             ) from error
         check_rules(self._bucket)
         some, _ = self._list("", "", 1, None)
         if any(FIELD not in found.metadata for found in some):
-            raise ForeignStore(f"the bucket {name} is not empty, and not a store of Lakebed")
+            raise ForeignStore(f"the bucket {name} is not empty, and not a Lakebed store")
 
 
 def check_rules(bucket: Bucket) -> None:
@@ -188,16 +188,16 @@ def check_rules(bucket: Bucket) -> None:
         UnsafeStore: The bucket has such a rule.
     """
     wrong = [
-        "a rule of its life cycle deletes objects"
+        "a lifecycle rule deletes objects"
         for rule in bucket.lifecycle_rules
         if rule["action"].get("type") == "Delete" and not _spares_the_newest(rule["condition"])
     ]
     if bucket.retention_period:
-        wrong.append("its retention policy keeps objects from being replaced")
+        wrong.append("its retention policy prevents replacing objects")
     if bucket.default_event_based_hold:
-        wrong.append("objects in it are held")
+        wrong.append("event-based holds are enabled by default")
     if bucket.requester_pays:
-        wrong.append("whoever asks pays, and Lakebed names no project that would")
+        wrong.append("requester-pays is enabled, which is not supported")
     if wrong:
         raise UnsafeStore(f"the bucket {bucket.name} cannot be a store: {'; '.join(wrong)}")
 
@@ -232,7 +232,7 @@ def _connect(endpoint: str | None) -> Client:
                 client_options={"api_endpoint": endpoint},
             )
     except (GoogleAuthError, OSError) as error:
-        raise InvalidArgument(f"there are no credentials for Google: {error}") from error
+        raise InvalidArgument(f"no credentials for Google: {error}") from error
     adapter = HTTPAdapter(pool_maxsize=CONNECTIONS)
     for scheme in ("https://", "http://"):
         client._http.mount(scheme, adapter)  # noqa: SLF001 - the default is ten connections
@@ -257,10 +257,10 @@ def _failure_of_a_write(error: Exception) -> OutcomeUnknown:
     if isinstance(error, GoogleAPICallError) and error.code:
         if error.code < _SERVER_ERROR:
             return StoreUnavailable(f"Google refused the write: {error}")
-        return OutcomeUnknown(f"Google failed in a write: {error}")
+        return OutcomeUnknown(f"Google failed during a write: {error}")
     if _was_not_sent(error):
         return StoreUnreachable(f"cannot reach Google: {error}")
-    return OutcomeUnknown(f"Google did not say what became of a write: {error}")
+    return OutcomeUnknown(f"the outcome of a write to Google is unknown: {error}")
 
 
 def _was_not_sent(error: Exception) -> bool:

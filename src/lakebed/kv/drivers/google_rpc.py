@@ -96,9 +96,7 @@ class Connection:
 
             return self._make_client(transport=transport(channel=make_channel))
         except GoogleAuthError as error:
-            raise InvalidArgument(
-                f"there are no credentials for {self._database}: {error}"
-            ) from error
+            raise InvalidArgument(f"no credentials for {self._database}: {error}") from error
 
     def _ask(self, call: Callable[[Any], ResultT]) -> ResultT:
         """Send a request on the current connection; after a missing reply, replace the connection.
@@ -119,7 +117,7 @@ class Connection:
             return self._unreachable(error)
         if getattr(error, "grpc_status_code", None) in _REFUSALS:
             return StoreUnavailable(f"{self._database} refused the write: {error}")
-        return OutcomeUnknown(f"{self._database} did not say what became of a write: {error}")
+        return OutcomeUnknown(f"the outcome of a write to {self._database} is unknown: {error}")
 
     def _unreachable(self, error: Exception) -> StoreUnreachable:
         return StoreUnreachable(f"cannot reach {self._database}: {error}")

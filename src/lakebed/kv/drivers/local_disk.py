@@ -85,13 +85,13 @@ def check_file_system(path: Path, database: str) -> None:
     file_system = file_system_of(path)
     if file_system in NETWORK:
         raise InvalidArgument(
-            f"{path} lies on a network file system ({file_system}), where {database} cannot keep a"
-            " database whole: put it on a local disk, or use PostgreSQL"
+            f"{path} is on a network file system ({file_system}), where {database} databases get"
+            " corrupted: use a local disk, or PostgreSQL"
         )
     if file_system in DOUBTFUL:
         _LOGGER.warning(
-            "%s lies on a file system (%s) that may be another machine's: %s keeps a database"
-            " whole only on a disk of its own machine",
+            "%s is on a file system (%s) that may belong to another machine: %s databases are"
+            " safe only on a local disk",
             path,
             file_system,
             database,

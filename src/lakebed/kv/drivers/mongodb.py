@@ -173,7 +173,7 @@ class MongoDBCells(CellDatabase):
         some = _read(lambda: self._reading.find_one({}))
         if some is not None and not {_STAMP, _VERSION} <= some.keys():
             raise ForeignStore(
-                f"the collection {COLLECTION} is not Lakebed's: a document has the fields"
+                f"the collection {COLLECTION} is not a Lakebed store: a document has the fields"
                 f" {', '.join(sorted(some))}"
             )
 
@@ -182,8 +182,8 @@ def _check_engine(status: Mapping[str, Any]) -> None:
     engine = status.get("storageEngine", {})
     if engine.get("persistent") is False:
         raise UnsafeStore(
-            f"the storage engine {engine.get('name')} keeps all in memory, so acknowledged writes"
-            " would be lost when the server ends: use one that has a disk"
+            f"the storage engine {engine.get('name')} is not persistent, so acknowledged writes"
+            " are lost when the server stops: use a persistent engine"
         )
 
 
@@ -206,8 +206,8 @@ def _connect(url: str, reply_seconds: float) -> MongoClient[dict[str, Any]]:
             client.close()
         # Omit the reason: it quotes parts of the URL.
         raise InvalidArgument(
-            f"the URL is malformed, or does not name a database: use {_EXAMPLE}, with special"
-            " characters as %xx"
+            f"the URL is malformed, or does not name a database: use {_EXAMPLE}, and"
+            " percent-encode special characters"
         ) from None
     return client
 
@@ -229,7 +229,7 @@ def _failure_of_a_write(error: PyMongoError) -> OutcomeUnknown:
         error, WriteConcernError | WTimeoutError
     ):
         return StoreUnavailable(f"mongodb refused the write: {error}")
-    return OutcomeUnknown(f"mongodb did not say what became of a write: {error}")
+    return OutcomeUnknown(f"the outcome of a write to mongodb is unknown: {error}")
 
 
 def _cell(document: Document) -> Cell:

@@ -241,8 +241,8 @@ class RocksDBStore(Store):
             yield
         except Exception as error:  # noqa: BLE001 - the library has no exception class for this
             _LOGGER.critical(
-                "this process ends: RocksDB did not take a write, which may be applied when the"
-                " database is opened again: %s",
+                "exiting: a write to RocksDB failed, and may be applied when the database is"
+                " reopened: %s",
                 error,
             )
             self._give_up()
@@ -257,8 +257,8 @@ def _path_of(url: str) -> Path:
     name = url.removeprefix(_PREFIX)
     if not url.startswith(_PREFIX) or not name.strip("/"):
         raise InvalidArgument(
-            "a rocksdb store is a folder: use rocksdb:///relative/path or rocksdb:////absolute/path"
-            f", not {url}"
+            "a rocksdb store is a directory: use rocksdb:///relative/path or"
+            f" rocksdb:////absolute/path, not {url}"
         )
     if any(character in name for character in "?#\0"):
         raise InvalidArgument(f"a rocksdb store has no options: leave out ?, # and NUL in {url!r}")
@@ -276,8 +276,8 @@ def _open(path: Path) -> Rdict:
     except Exception as error:
         if "lock" in str(error).lower():
             raise StoreLocked(
-                f"{path} is open already, and RocksDB serves one process at a time: stop the server"
-                " that has it open"
+                f"{path} is already open, and RocksDB supports a single process: stop the other"
+                " server"
             ) from error
         raise StoreUnavailable(f"cannot open {path}: {error}") from error
 
@@ -286,7 +286,7 @@ def _claim(path: Path) -> None:
     """Mark the directory as a Lakebed store, unless it has other files."""
     mark = path / _MARK
     if path.exists() and not mark.exists() and any(path.iterdir()):
-        raise ForeignStore(f"{path} is not empty, and not a store of Lakebed")
+        raise ForeignStore(f"{path} is not empty, and not a Lakebed store")
     make_folder(path)
     mark.touch()
     sync_folder(path)
@@ -307,7 +307,7 @@ def _reading() -> Iterator[None]:
     except DbClosedError:
         raise StoreClosed from None
     except Exception as error:
-        raise StoreUnavailable(f"RocksDB cannot read: {error}") from error
+        raise StoreUnavailable(f"cannot read from RocksDB: {error}") from error
 
 
 def _item(key: bytes, stored: bytes) -> Item:

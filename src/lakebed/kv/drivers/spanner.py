@@ -218,7 +218,7 @@ class SpannerCells(CellDatabase):
             reply = self._connection.write(ask)
             if "precommit_token" not in reply:
                 return
-        raise OutcomeUnknown(f"spanner asked {_COMMITS} times to commit once more")
+        raise OutcomeUnknown(f"spanner requested {_COMMITS} repeated commits")
 
     def _roll_back(self, transaction: bytes) -> None:
         """Release the locks at once; on failure, Spanner releases them some seconds later."""
@@ -283,7 +283,7 @@ def _prepare(admin: Connection, database: str, runtime: Runtime) -> None:
         while not operation.done and runtime.monotonic() < give_up_at:
             runtime.sleep(PAUSE_SECONDS)
             operation = client.get_operation({"name": operation.name}, **once)
-        return operation.error.message or f"it takes longer than {OPEN_SECONDS:g} s"
+        return operation.error.message or f"not ready after {OPEN_SECONDS:g} s"
 
     table = admin.read(describe)
     if table is None:
@@ -296,7 +296,7 @@ def _prepare(admin: Connection, database: str, runtime: Runtime) -> None:
         table = admin.read(describe)
         if table is None:
             raise StoreUnavailable(
-                f"cannot create the table {TABLE} (the database must speak GoogleSQL): {reason}"
+                f"cannot create the table {TABLE} (the database must use GoogleSQL): {reason}"
             )
     check_table(table)
 
@@ -315,13 +315,13 @@ def check_table(statement: str) -> None:
     missing = [each for each in (*_COLUMNS, _KEY) if _squeeze(each) not in found]
     if missing:
         raise ForeignStore(
-            f"the table {TABLE} is not Lakebed's, or of another version: it has no"
-            f" {' and no '.join(missing)}"
+            f"the table {TABLE} is not a Lakebed store, or of another version: it lacks"
+            f" {' and '.join(missing)}"
         )
     # Without a policy tombstones are kept forever, which is harmless.
     if _squeeze("ROW DELETION POLICY") in found and _squeeze(_POLICY) not in found:
         raise UnsafeStore(
-            f"the table {TABLE} would remove records that are in use: its policy must be {_POLICY}"
+            f"the table {TABLE} may lose records: its row deletion policy must be {_POLICY}"
         )
 
 

@@ -113,14 +113,14 @@ class ArgumentsConformance:
             (partition, b"k" * (limits.key_bytes + 1), b"", limits.key_bytes),
             (partition, b"key", b"v" * (limits.value_bytes + 1), limits.value_bytes),
         ]:
-            with pytest.raises(LimitExceeded, match=f"at most {number}"):
+            with pytest.raises(LimitExceeded, match=f"the limit of this store is {number}"):
                 store.set(bad_partition, key, value)
-            with pytest.raises(LimitExceeded, match=f"at most {number}"):
+            with pytest.raises(LimitExceeded, match=f"the limit of this store is {number}"):
                 store.set(bad_partition, key, value, ABSENT)
-            with pytest.raises(LimitExceeded, match=f"at most {number}"):
+            with pytest.raises(LimitExceeded, match=f"the limit of this store is {number}"):
                 store.write([Put(partition, b"fine", b""), Put(bad_partition, key, value)])
             if not value:
-                with pytest.raises(LimitExceeded, match=f"at most {number}"):
+                with pytest.raises(LimitExceeded, match=f"the limit of this store is {number}"):
                     store.get_many([(partition, b"key"), (bad_partition, key)])
         assert list(store.scan(partition)) == []
 

@@ -85,7 +85,7 @@ def parse_url(url: str) -> CassandraAddress:
     keyspace = parts.path.strip("/")
     if not parts.hostname or not _KEYSPACE.fullmatch(keyspace):
         raise InvalidArgument(
-            f"the URL is malformed: use {_EXAMPLE}, with a host and a keyspace in small letters"
+            f"the URL is malformed: use {_EXAMPLE}, with a host and a keyspace in lower case"
         )
     settings: dict[str, Any] = {
         "contact_points": parts.hostname.split(","),
@@ -210,7 +210,7 @@ def failure_of_a_write(error: Exception) -> OutcomeUnknown:
         return StoreUnreachable(f"cannot reach cassandra: {explain(error)}")
     if isinstance(error, RequestValidationException):
         return StoreUnavailable(f"cassandra refused the write: {error}")
-    return OutcomeUnknown(f"cassandra did not say what became of a write: {error}")
+    return OutcomeUnknown(f"the outcome of a write to cassandra is unknown: {error}")
 
 
 def explain(error: Exception) -> str:

@@ -146,7 +146,7 @@ class CassandraCells(CellDatabase):
         with self._renewing:
             if self._client is client:
                 if self._tries != tries:
-                    raise StoreUnreachable("cannot reach cassandra: another thread just tried")
+                    raise StoreUnreachable("cannot reach cassandra: another thread just failed to")
                 self._tries += 1
                 new = CassandraClient(self._address, self._reply_seconds)
                 try:

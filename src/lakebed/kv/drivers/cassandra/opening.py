@@ -30,12 +30,12 @@ def prepare(client: CassandraClient, address: CassandraAddress) -> None:
     columns = _columns(client, address.keyspace)
     if not columns:
         client.tell(CREATE_TABLE.format(table=address.table))
-        _LOGGER.info("made sure of the table %s, which was not there", address.table)
+        _LOGGER.info("initialized the table %s", address.table)
         columns = _columns(client, address.keyspace)
     if columns != COLUMNS:
         found = ", ".join(f"{name} {kind}" for name, kind in sorted(columns.items()))
         raise ForeignStore(
-            f"the keyspace has a table {TABLE} that is not Lakebed's: its columns are {found}"
+            f"the table {TABLE} of the keyspace is not a Lakebed store: its columns are {found}"
         )
     _check_table(client, address.keyspace)
 
@@ -44,7 +44,7 @@ def _check_version(client: CassandraClient) -> None:
     ((version,),) = client.tell("SELECT release_version FROM system.local")
     major, minor = (int(part) for part in version.split(".")[:2])
     if (major, minor) < OLDEST_VERSION:
-        raise ForeignStore(f"cassandra has version {version}: 4.0 or newer is needed")
+        raise ForeignStore(f"cassandra {version} is too old: 4.0 or newer is required")
 
 
 def _check_nodes(client: CassandraClient) -> None:
@@ -64,8 +64,9 @@ def _check_nodes(client: CassandraClient) -> None:
             wrong.append(f"commitlog_sync of {node.address} is {rows[0][0]}")
     if wrong:
         raise UnsafeStore(
-            f"nodes would lose acknowledged writes: {'; '.join(wrong)}, and must be batch or group."
-            " Change that, or say by ?durable=true that copies on several machines are enough"
+            f"nodes may lose acknowledged writes: {'; '.join(wrong)}, and must be batch or group."
+            " Change the setting, or add ?durable=true if replicas on several machines are"
+            " sufficient"
         )
 
 
@@ -75,12 +76,12 @@ def _check_keyspace(client: CassandraClient, keyspace: str) -> None:
     )
     if not rows:
         raise StoreUnavailable(
-            f"there is no keyspace {keyspace}. Lakebed does not make one, since you choose how many"
-            " copies it keeps (CREATE KEYSPACE … WITH replication = …)"
+            f"the keyspace {keyspace} does not exist: create it with the number of replicas you"
+            " need (CREATE KEYSPACE … WITH replication = …)"
         )
     if not rows[0][0]:
         raise UnsafeStore(
-            f"the keyspace {keyspace} would lose acknowledged writes: durable_writes is false and"
+            f"the keyspace {keyspace} may lose acknowledged writes: durable_writes is false and"
             " must be true"
         )
 
@@ -104,11 +105,10 @@ def _check_table(client: CassandraClient, keyspace: str) -> None:
     )
     if seconds:
         raise UnsafeStore(
-            f"the table {TABLE} would lose acknowledged writes: default_time_to_live is"
-            f" {seconds} and must be 0"
+            f"the table {TABLE} may lose acknowledged writes: default_time_to_live is {seconds}"
+            " and must be 0"
         )
     if repair != "BLOCKING":
         raise UnsafeStore(
-            f"reads of the table {TABLE} may go back in time: read_repair is {repair} and must"
-            " be BLOCKING"
+            f"reads of the table {TABLE} may be stale: read_repair is {repair} and must be BLOCKING"
         )

@@ -216,7 +216,7 @@ class EtcdStore(Store):
             raise StoreUnavailable("the etcd cluster has no leader")
         major, minor = (int(part) for part in status["version"].split(".")[:2])
         if (major, minor) < (3, 4):
-            raise ForeignStore(f"etcd has version {status['version']}: 3.4 or newer is needed")
+            raise ForeignStore(f"etcd {status['version']} is too old: 3.4 or newer is required")
 
     def _check_durability(self) -> None:
         """Reject members that acknowledge a write before it is flushed to disk."""
@@ -230,9 +230,9 @@ class EtcdStore(Store):
             before = {each: n for each, n in before.items() if after.get(each) == n}
             if before and self._runtime.monotonic() >= give_up_at:
                 raise UnsafeStore(
-                    f"etcd at {', '.join(before)} would lose acknowledged writes: it runs with"
-                    " --unsafe-no-fsync. Change that, or say by ?durable=true that its writes are"
-                    " kept by other means"
+                    f"etcd at {', '.join(before)} may lose acknowledged writes: it runs with"
+                    " --unsafe-no-fsync. Remove the option, or add ?durable=true if the service is"
+                    " durable by other means"
                 )
 
     def _key(self, partition: bytes, key: bytes) -> bytes:
@@ -306,7 +306,7 @@ class EtcdStore(Store):
         if not reply.get("succeeded"):
             found = reply["responses"][0]["response_range"].get("kvs", [])
             if not found or decode(found[0].get("value")) != session.epoch:
-                raise StoreUnavailable("etcd refused a write: its session had ended")
+                raise StoreUnavailable("etcd refused a write: its session has expired")
         self._sessions.append(session)
         return bool(reply.get("succeeded"))
 
@@ -326,7 +326,7 @@ class EtcdStore(Store):
         except StoreUnavailable:
             raise
         except OutcomeUnknown as error:
-            raise StoreUnavailable(f"cannot begin a session: {error}") from error
+            raise StoreUnavailable(f"cannot create a session: {error}") from error
         return session
 
     def _fence(self, session: _Session) -> None:
@@ -353,8 +353,8 @@ class EtcdStore(Store):
             except OutcomeUnknown as error:
                 if self._runtime.monotonic() >= give_up_at:
                     _LOGGER.critical(
-                        "this process ends: a write got no reply, and for %.0f s etcd has not"
-                        " answered whether it can still be applied: %s",
+                        "exiting: no reply to a write, and for %.0f s no confirmation by etcd"
+                        " that it can no longer be applied: %s",
                         FENCE_SECONDS,
                         str(error),
                     )

@@ -186,7 +186,7 @@ class EtcdGateway:
         if code == _UNAUTHENTICATED and self._token is not None:
             self._token = None  # tokens expire after minutes; the next attempt gets a new token
         if code not in _REFUSALS:
-            raise OutcomeUnknown(f"etcd did not say what became of a request: {message}")
+            raise OutcomeUnknown(f"the outcome of a request to etcd is unknown: {message}")
         kind = StoreFull if _NO_ROOM in message else StoreUnavailable
         raise kind(f"etcd refused a request: {message}")
 
@@ -208,7 +208,7 @@ class EtcdGateway:
         login = {"name": self._address.user, "password": self._address.password}
         reply = self._post("/v3/auth/authenticate", login)
         if reply.status_code != httpx.codes.OK:
-            raise StoreUnavailable(f"etcd did not let us in: {_explain(reply)[1]}")
+            raise StoreUnavailable(f"etcd rejected the credentials: {_explain(reply)[1]}")
         self._token = reply.json()["token"]
 
     def _post(self, path: str, body: Mapping[str, object]) -> httpx.Response:

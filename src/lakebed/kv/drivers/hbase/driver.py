@@ -187,7 +187,7 @@ def _failure_of_a_write(error: Exception) -> OutcomeUnknown:
     """
     if _READ_ONLY in str(getattr(error, "message", "")):
         return StoreUnavailable(f"hbase refused the write: {explain(error)}")
-    return OutcomeUnknown(f"hbase did not say what became of a write: {explain(error)}")
+    return OutcomeUnknown(f"the outcome of a write to hbase is unknown: {explain(error)}")
 
 
 def _prepare_table(make: Ask, name: str) -> None:
@@ -210,13 +210,13 @@ def _prepare_table(make: Ask, name: str) -> None:
     if list(families) != [FAMILY]:
         found = ", ".join(each.decode(errors="replace") for each in sorted(families))
         raise ForeignStore(
-            f"the table {name} is not Lakebed's: its column families are {found or 'none'}"
+            f"the table {name} is not a Lakebed store: its column families are {found or 'none'}"
         )
     seconds = families[FAMILY].timeToLive
     if seconds not in {None, _FOR_EVER}:
         raise UnsafeStore(
-            f"the table {name} would lose acknowledged writes: the time to live of its column"
-            f" family {FAMILY.decode()} is {seconds} seconds, and must be FOREVER"
+            f"the table {name} may lose acknowledged writes: the time to live of its column family"
+            f" {FAMILY.decode()} is {seconds} seconds and must be FOREVER"
         )
 
 

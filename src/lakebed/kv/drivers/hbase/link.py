@@ -56,8 +56,7 @@ def parse_url(url: str) -> HBaseAddress:
     table = parts.path.strip("/")
     if not parts.hostname or "@" in parts.netloc or not _TABLE.fullmatch(table):
         raise InvalidArgument(
-            f"the URL is malformed: use {_EXAMPLE}, with a host and a table, and no password: the"
-            " Thrift server takes none"
+            f"the URL is malformed: use {_EXAMPLE}, with a host and a table and without a password"
         )
     return HBaseAddress(
         parts.hostname,

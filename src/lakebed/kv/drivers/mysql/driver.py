@@ -250,7 +250,7 @@ class MySQLStore(Store):
             _LOGGER.warning("lost the reply to a write: %s", explain(error))
             kept = self._fence(link)
             raise OutcomeUnknown(
-                f"mysql did not say what became of a write: {explain(error)}"
+                f"the outcome of a write to mysql is unknown: {explain(error)}"
             ) from error
         except BaseException:
             # Ctrl-C, or a signal handler that raises: the write must not be applied later.
@@ -264,7 +264,7 @@ class MySQLStore(Store):
         """Return a new connection when the lost connection's statement can no longer be applied."""
         lost.close()
         give_up_at = self._runtime.monotonic() + FENCE_SECONDS
-        reason = "the server has not ended its connection"
+        reason = "the server has not ended the lost connection"
         while True:
             link: MySQLLink | None = None
             try:
@@ -277,8 +277,8 @@ class MySQLStore(Store):
                 link.close()
             if self._runtime.monotonic() >= give_up_at:
                 _LOGGER.critical(
-                    "this process ends: a write got no reply, and for %.0f s it is not known"
-                    " whether mysql may still apply it: %s",
+                    "exiting: no reply to a write, and for %.0f s no confirmation by mysql that"
+                    " it can no longer be applied: %s",
                     FENCE_SECONDS,
                     reason,
                 )
@@ -296,13 +296,13 @@ def _check_settings(link: MySQLLink, *, trusted: bool) -> None:
     found: dict[str, str] = dict(link.ask(statements.SETTINGS, (*_DURABLE, *_OTHERS)))
     if found.get("wsrep_on") == "ON":
         raise UnsafeStore(
-            "the server is a node of a Galera cluster, whose nodes do not see each other's writes"
-            " at once: use a server with one primary"
+            "Galera clusters are not supported, since a read on one node may miss a write on"
+            " another: use a server with a single primary"
         )
     if int(found["max_allowed_packet"]) < PACKET_BYTES:
         raise ForeignStore(
-            f"the server takes too little at once: max_allowed_packet is"
-            f" {found['max_allowed_packet']} and must be at least {PACKET_BYTES}"
+            f"max_allowed_packet of the server is {found['max_allowed_packet']} and must be at"
+            f" least {PACKET_BYTES}"
         )
     if found.get("log_bin") != "ON":
         found["sync_binlog"] = "1"  # no binary log
@@ -313,8 +313,8 @@ def _check_settings(link: MySQLLink, *, trusted: bool) -> None:
     ]
     if wrong and not trusted:
         raise UnsafeStore(
-            f"the server would lose acknowledged writes: {'; '.join(wrong)}. Change that, or say by"
-            " ?durable=true that the service keeps its writes by other means"
+            f"the server may lose acknowledged writes: {'; '.join(wrong)}. Change the settings, or"
+            " add ?durable=true if the service is durable by other means"
         )
 
 
@@ -323,14 +323,14 @@ def _prepare_table(link: MySQLLink) -> None:
     columns = link.ask(statements.DESCRIBE, statements.TABLE)
     if not columns:
         link.ask(statements.CREATE)
-        _LOGGER.info("made sure of the table %s in a database that had none", statements.TABLE)
+        _LOGGER.info("initialized the table %s", statements.TABLE)
         columns = link.ask(statements.DESCRIBE, statements.TABLE)
     ((engine,),) = link.ask(statements.ENGINE, statements.TABLE)
     names = [_text(column) for (column,) in columns]
     if tuple(names) != statements.COLUMNS or engine != "InnoDB":
         raise ForeignStore(
-            f"the database has a table {statements.TABLE} that is not Lakebed's: its engine is"
-            f" {engine}, its columns are {', '.join(names)}"
+            f"the table {statements.TABLE} is not a Lakebed store: its engine is {engine}, its"
+            f" columns are {', '.join(names)}"
         )
 
 

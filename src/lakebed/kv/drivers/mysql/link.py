@@ -105,11 +105,11 @@ class _Connection(pymysql.Connection):
         except OSError as error:
             data, reason = None, str(error)
         else:
-            reason = "it took too long" if data is None else "it was closed"
+            reason = "timed out" if data is None else "closed"
         if data is None or len(data) < count:
             self._force_close()
             raise pymysql.OperationalError(
-                CR.CR_SERVER_LOST, f"Lost connection to the server while it replied ({reason})"
+                CR.CR_SERVER_LOST, f"Lost connection to the server during a reply ({reason})"
             )
         return data
 
@@ -152,13 +152,12 @@ class MySQLLink:
         ((number, read_only, locked),) = self.ask(statements.IDENTIFY, self.lock)
         if number != self._connection.thread_id():  # type: ignore[no-untyped-call] # it has no types
             raise StoreUnavailable(
-                "there is a proxy in between that shares connections: a Lakebed store needs"
-                " connections of its own to the server"
+                "a proxy shares the connections: Lakebed needs direct connections to the server"
             )
         if int(read_only):
-            raise StoreUnavailable("the server is read-only, as replicas are: use the primary")
+            raise StoreUnavailable("the server is read-only: use the primary")
         if locked != 1:
-            raise StoreUnavailable("the server did not give a named lock")
+            raise StoreUnavailable("the server did not grant a named lock")
 
     def ask(self, statement: str, *parameters: object) -> Rows:
         """Run a statement and return the rows.

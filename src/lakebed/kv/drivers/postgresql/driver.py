@@ -295,7 +295,7 @@ class PostgreSQLStore(Store):
             prepare_schema(link)
             kept = link
         except psycopg.Error as error:
-            raise StoreUnavailable(f"cannot prepare the database: {explain(error)}") from error
+            raise StoreUnavailable(f"cannot initialize the database: {explain(error)}") from error
         finally:
             self._pool.give_back(link, kept)
 
@@ -339,7 +339,7 @@ class PostgreSQLStore(Store):
             _LOGGER.warning("lost the reply to a write: %s", explain(error))
             kept = self._settle(link, settled_at)
             raise OutcomeUnknown(
-                f"postgresql did not say what became of a write: {explain(error)}"
+                f"the outcome of a write to postgresql is unknown: {explain(error)}"
             ) from error
         except BaseException:
             # Ctrl-C, or a signal handler that raises: the write must not be applied after this call
@@ -368,12 +368,12 @@ class PostgreSQLStore(Store):
         try:
             link = self._connect()
         except psycopg.Error as error:
-            _LOGGER.debug("cannot connect to end a lost connection: %s", explain(error))
+            _LOGGER.debug("cannot connect to terminate a lost connection: %s", explain(error))
             return None
         try:
             link.end(lost.backend)
         except psycopg.Error as error:
-            _LOGGER.debug("cannot end a lost connection: %s", explain(error))
+            _LOGGER.debug("cannot terminate a lost connection: %s", explain(error))
             link.close()
             return None
         return link
@@ -397,8 +397,8 @@ def _parse_url(url: str) -> tuple[str, int]:
     except psycopg.Error:
         # Omit the reason: it quotes parts of the URL, including the password.
         raise InvalidArgument(
-            "the URL is malformed: use postgresql://user:password@host:port/database, with special"
-            " characters as %xx"
+            "the URL is malformed: use postgresql://user:password@host:port/database, and"
+            " percent-encode special characters"
         ) from None
     if not (pool_size.isascii() and pool_size.isdigit() and 1 <= int(pool_size) <= POOL_SIZE_MAX):
         raise InvalidArgument(

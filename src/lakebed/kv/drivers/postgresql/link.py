@@ -159,7 +159,9 @@ class PostgresLink:
         about_to_wait()
         cursor = self._cursor.execute(statement, parameters, prepare=True, binary=True)
         if self._connection.pgconn.transaction_status != TransactionStatus.IDLE:
-            raise psycopg.OperationalError("the connection ended before the reply was complete")
+            raise psycopg.OperationalError(
+                "the connection was closed before the reply was complete"
+            )
         return cursor
 
     def ask(self, write: Question, read: Question | None = None) -> Answers:
@@ -260,7 +262,9 @@ class PostgresLink:
         if reply is not None:
             _check(reply)
         if reply is None or self._connection.pgconn.transaction_status != TransactionStatus.IDLE:
-            raise psycopg.OperationalError("the connection ended before the reply was complete")
+            raise psycopg.OperationalError(
+                "the connection was closed before the reply was complete"
+            )
         return reply
 
     def _piped_reply(self, give_up_at: float) -> PGresult:
@@ -278,11 +282,13 @@ class PostgresLink:
             if result is not None and result.status == ExecStatus.PIPELINE_SYNC:
                 break
             if result is None and was_end:  # no more results
-                raise psycopg.OperationalError("the connection ended before the reply was complete")
+                raise psycopg.OperationalError(
+                    "the connection was closed before the reply was complete"
+                )
             was_end = result is None
             reply = result or reply
         if reply is None:
-            raise psycopg.OperationalError("there was no reply to a statement")
+            raise psycopg.OperationalError("no reply to a statement")
         return reply
 
     def _flush(self, give_up_at: float) -> None:
@@ -310,7 +316,7 @@ class PostgresLink:
         left = give_up_at - self._runtime.monotonic()
         if left <= 0 or not events.poll(left * 1000):
             seconds = self._patience.reply_seconds
-            raise psycopg.OperationalError(f"there was no reply within {seconds:g} seconds")
+            raise psycopg.OperationalError(f"no reply within {seconds:g} seconds")
 
     def rolled_back(self, error: psycopg.Error) -> bool:
         """Return whether an error proves that the statement changed nothing.
@@ -368,8 +374,7 @@ class PostgresLink:
         backend, clock = BackendProcess(*row[:3]), row[3]
         if backend.pid != self._connection.pgconn.backend_pid:
             raise psycopg.OperationalError(
-                "there is a connection pooler in between: a Lakebed store needs connections of its"
-                " own to the server"
+                "a connection pooler is in use: Lakebed needs direct connections to the server"
             )
         return backend, clock
 

@@ -23,12 +23,11 @@ def prepare_schema(link: PostgresLink) -> None:
         link.execute(statements.LOCK_SCHEMA, ())
         link.execute(statements.CREATE_IF_ABSENT, ())
         link.execute(statements.UNLOCK_SCHEMA, ())
-        _LOGGER.info("made sure of the table lakebed_kv in a database that had none")
+        _LOGGER.info("initialized the table lakebed_kv")
         found = link.execute(statements.DESCRIBE, ()).fetchone()
     assert found is not None
     kind, columns = found
     if kind not in statements.KINDS or tuple(columns) != statements.COLUMNS:
         raise ForeignStore(
-            f"the database has a relation lakebed_kv that is not Lakebed's: its columns are"
-            f" {', '.join(columns)}"
+            f"the relation lakebed_kv is not a Lakebed store: its columns are {', '.join(columns)}"
         )

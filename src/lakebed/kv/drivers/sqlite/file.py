@@ -115,7 +115,7 @@ class DatabaseFile:
         code = error_code(error)
         # When allocating shared memory, SQLite reports a full disk as an I/O error.
         if code == sqlite3.SQLITE_FULL or (code == sqlite3.SQLITE_IOERR and self._is_disk_full()):
-            return StoreFull(f"no room for the write to {self.path}: the disk is full")
+            return StoreFull(f"cannot write to {self.path}: the disk is full")
         return StoreUnavailable(f"cannot use {self.path}: {error}")
 
     def _is_disk_full(self) -> bool:
@@ -143,11 +143,11 @@ class DatabaseFile:
         if is_new and log_is_there:
             # SQLite would delete the log, and with it the last writes to a file that was moved.
             raise ForeignStore(
-                f"{self.path} is empty or missing, but its log {self.log_path.name} is there:"
-                f" bring back the file, or remove the log to begin anew"
+                f"{self.path} is empty or missing, but its log {self.log_path.name} exists:"
+                " restore the file, or delete the log to start with an empty store"
             )
         if not is_new and self._application_id() != APPLICATION_ID:
-            raise ForeignStore(f"{self.path} is a database, but not Lakebed's")
+            raise ForeignStore(f"{self.path} is a SQLite database, but not a Lakebed store")
 
     def _application_id(self) -> int:
         uri = f"{self.path.as_uri()}?immutable=1"
@@ -158,7 +158,7 @@ class DatabaseFile:
                 return _pragma(connection, "application_id")
             except sqlite3.DatabaseError as error:
                 if error_code(error) == sqlite3.SQLITE_NOTADB:
-                    raise ForeignStore(f"{self.path} is not a Lakebed database") from error
+                    raise ForeignStore(f"{self.path} is not a Lakebed store") from error
                 raise
 
     def _initialise(self) -> None:
@@ -175,7 +175,9 @@ class DatabaseFile:
                         raise
                     time.sleep(_PAUSE_SECONDS)
         if mode != "wal":
-            raise StoreUnavailable(f"the file system of {self.path} cannot hold a write-ahead log")
+            raise StoreUnavailable(
+                f"the file system of {self.path} does not support a write-ahead log"
+            )
 
     def _create_table(self, connection: sqlite3.Connection) -> None:
         if _pragma(connection, "application_id") == APPLICATION_ID:
@@ -185,7 +187,7 @@ class DatabaseFile:
         try:
             if _pragma(connection, "application_id") != APPLICATION_ID:
                 if self.path.stat().st_size > 0:
-                    raise ForeignStore(f"{self.path} is a database, but not Lakebed's")
+                    raise ForeignStore(f"{self.path} is a SQLite database, but not a Lakebed store")
                 connection.execute(_CREATE_TABLE)
                 connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
                 _LOGGER.info("creating the store %s", self.path)

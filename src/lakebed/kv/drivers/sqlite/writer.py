@@ -184,7 +184,7 @@ class SQLiteWriter:
                 if time.monotonic() > give_up_at:
                     return StoreLocked(
                         f"another process kept {self._file.path} locked for {LOCK_SECONDS:g}"
-                        " seconds: end it, or let it finish its transaction"
+                        " seconds: stop it, or let it finish its transaction"
                     )
             else:
                 return None
@@ -258,7 +258,7 @@ class SQLiteWriter:
             self._connection.execute("PRAGMA busy_timeout = 0")
         if busy:
             _LOGGER.warning(
-                "the log of %s has %d bytes, and readers keep it from being emptied",
+                "the log of %s has %d bytes, and cannot be truncated while it is read",
                 self._file.path,
                 size_bytes,
             )

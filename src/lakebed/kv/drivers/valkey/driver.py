@@ -176,10 +176,7 @@ class ValkeyStore(Store):
         with self._pool.reading() as link, suppress(valkey.ResponseError):  # no permission
             answer = ask(link, "INFO", "cluster")
         if b"cluster_enabled:1" in answer:
-            raise UnsafeStore(
-                "the server runs in cluster mode, which Lakebed does not use: name a server"
-                " without it (cluster-enabled no)"
-            )
+            raise UnsafeStore("cluster mode is not supported: use a server with cluster-enabled no")
 
     def _check_durability(self) -> None:
         """Reject a server that may lose acknowledged writes."""
@@ -191,8 +188,8 @@ class ValkeyStore(Store):
                     answer = ask(link, "CONFIG", "GET", name)
                 except valkey.ResponseError as error:
                     raise UnsafeStore(
-                        f"the server does not tell its settings ({error}); if the service keeps"
-                        " its writes by other means, say so by ?durable=true"
+                        f"cannot read the settings of the server ({error}): add ?durable=true if"
+                        " the service is durable by other means"
                     ) from error
                 found[name] = answer[1].decode() if answer else "not set"
         info = dict(line.split(":", 1) for line in replication.splitlines() if ":" in line)
@@ -204,11 +201,11 @@ class ValkeyStore(Store):
         if info.get("role") != "master":
             wrong.append("it is a replica")
         if int(info.get("connected_slaves", "0")):
-            wrong.append("it has replicas, which do not have all that it acknowledges")
+            wrong.append("it has replicas, which are asynchronous")
         if wrong:
             raise UnsafeStore(
-                f"the server would lose acknowledged writes: {'; '.join(wrong)}. Change that, or"
-                " say by ?durable=true that the service keeps its writes by other means"
+                f"the server may lose acknowledged writes: {'; '.join(wrong)}. Change the"
+                " settings, or add ?durable=true if the service is durable by other means"
             )
 
     def _get_chunk(self, keys: Sequence[tuple[bytes, bytes]]) -> list[Item | None]:
@@ -260,7 +257,7 @@ class ValkeyStore(Store):
             _LOGGER.warning("lost the reply to a write: %s", str(error))
             self._wait_until(settled_at)
             raise OutcomeUnknown(
-                f"the server did not say what became of a write: {error}"
+                f"the outcome of a write to the server is unknown: {error}"
             ) from error
         except BaseException:
             # Ctrl-C, or a signal handler that raises: the write must not be applied later.

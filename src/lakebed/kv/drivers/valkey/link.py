@@ -138,7 +138,7 @@ class ValkeyPool:
         except (valkey.ConnectionError, valkey.TimeoutError, OSError) as error:
             raise StoreUnreachable(f"cannot reach the server: {error}") from error
         except valkey.ValkeyError as error:
-            raise StoreUnavailable(f"the server did not let us in: {error}") from error
+            raise StoreUnavailable(f"the server rejected the connection: {error}") from error
         return connection
 
     def give_back(self, connection: Connection) -> None:
@@ -178,7 +178,7 @@ class ValkeyPool:
             try:
                 clock = self._read_clock(connection)
             except valkey.ValkeyError as error:
-                raise StoreUnavailable(f"the server did not tell the time: {error}") from error
+                raise StoreUnavailable(f"cannot read the clock of the server: {error}") from error
             now = self._runtime.monotonic()
         elapsed = now - clock.read_by
         return int((clock.server_seconds + elapsed + self._patience.start_seconds) * 1_000_000)
