@@ -72,11 +72,7 @@ def merge_request(
 
 
 def check_commit_words(message: str, metadata: Mapping[str, str]) -> None:
-    """Reject a message or metadata that clients cannot give to a commit.
-
-    Raises:
-        InvalidMetadata: One of them is too long, or a metadata key has the reserved prefix.
-    """
+    """Raise `InvalidMetadata` if a text is too long, or a metadata key has the reserved prefix."""
     if (size := len(message.encode())) > WORDS_BYTES_MAX:
         raise InvalidMetadata(
             f"the message of a commit has at most {WORDS_BYTES_MAX} bytes, and this one has {size}"
@@ -97,9 +93,7 @@ def check_commit_words(message: str, metadata: Mapping[str, str]) -> None:
 def find_source(engine: Engine, repository: Repository, ref: str) -> Commit:
     """Return the commit of a ref before a branch is pointed to it.
 
-    Raises:
-        CommitRefused: A hook refused the commit.
-        RefNotFound, InvalidRef: The ref has no commit.
+    Raises `CommitRefused` if a hook refused the commit.
     """
     commit = engine.resolver.commit(repository, ref)
     engine.refusals.check(repository, ref, commit.id)

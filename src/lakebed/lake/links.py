@@ -111,8 +111,6 @@ class PhysicalAddress:
 
 @dataclass(frozen=True, slots=True)
 class _Request:
-    """A request to link an object."""
-
     repository: Repository
     branch: BranchID
     path: bytes
@@ -124,7 +122,6 @@ class _Request:
 
     @property
     def name(self) -> bytes:
-        """The key of the link's record."""
         return self.issued.uid.encode()
 
     def wants(self, entry: Entry) -> bool:
@@ -203,16 +200,8 @@ class Links:
     ) -> ObjectStats:
         """Link the object uploaded to an address; a repeat returns the same result.
 
-        Args:
-            repository_id: The destination repository.
-            branch: The branch for which the address was issued.
-            path: The path for which the address was issued.
-            address: The address.
-            checksum: Of the object's content.
-            size: In bytes; defaults to the size of the stored object.
-            content_type: Media type.
-            metadata: User metadata.
-            condition: Whether to write, given the existing entry.
+        The address must have been issued for `branch` and `path`. `size` defaults to the size of
+        the stored object. `condition` decides, given the existing entry, whether to write.
 
         Raises:
             InvalidMetadata: The metadata is invalid.
@@ -271,8 +260,7 @@ class Links:
     def end(self, repository: Repository, name: bytes) -> bool:
         """Abort an unfinished link; return False if there is none.
 
-        Raises:
-            OutcomeUnknown: The link may be aborted.
+        Raises `OutcomeUnknown` if the link may be aborted.
         """
         links = self._links(repository)
         for _ in range(_TRIES):

@@ -72,11 +72,7 @@ class ObjectStats:
 
     @property
     def address(self) -> Address:
-        """The object's address.
-
-        Raises:
-            UnreadableAddress: The address of the entry is invalid.
-        """
+        """The object's address; raises `UnreadableAddress` if the entry's address is invalid."""
         if isinstance(self.location, str):
             raise UnreadableAddress(self.path, self.location)
         return self.location
@@ -198,11 +194,7 @@ def identity_of(size: int, checksum: str, content_type: str, metadata: Mapping[s
 
 
 def check_path(path: bytes) -> None:
-    """Check the path of an object.
-
-    Raises:
-        InvalidPath: The path is empty or too long.
-    """
+    """Raise `InvalidPath` if the path of an object is empty or too long."""
     if not path:
         raise InvalidPath("the path of an object must not be empty")
     if len(path) > PATH_BYTES_MAX:
@@ -213,11 +205,7 @@ def check_path(path: bytes) -> None:
 
 
 def check_metadata(metadata: Mapping[str, str]) -> None:
-    """Check that metadata fits into the headers of an S3 response.
-
-    Raises:
-        InvalidMetadata: The metadata is too large.
-    """
+    """Raise `InvalidMetadata` if metadata does not fit into the headers of an S3 response."""
     if len(metadata) > METADATA_NAMES_MAX:
         raise InvalidMetadata(
             f"the metadata of an object has at most {METADATA_NAMES_MAX} names, and this has"
@@ -232,11 +220,7 @@ def check_metadata(metadata: Mapping[str, str]) -> None:
 
 
 def check_header(what: str, text: str) -> None:
-    """Check a text returned as a response header, such as a content type or checksum.
-
-    Raises:
-        InvalidMetadata: The text is too long or not printable ASCII.
-    """
+    """Raise `InvalidMetadata` if a text, such as a content type, cannot be a response header."""
     if len(text) > _HEADER_CHARACTERS_MAX or not (text.isascii() and text.isprintable()):
         raise InvalidMetadata(
             f"the {what} of an object has at most {_HEADER_CHARACTERS_MAX} characters, all of them"

@@ -11,22 +11,14 @@ from lakebed.block import Address, InvalidAddress, Namespace
 
 
 def parse_namespace(url: str) -> Namespace:
-    """Parse the storage namespace given by a client.
-
-    Raises:
-        InvalidAddress: Not a storage URL, or a URL with a component ``.`` or ``..``.
-    """
+    """Parse a client's storage namespace; raise `InvalidAddress` if invalid or with dots."""
     namespace = Namespace.parse(url)
     _refuse_dots(namespace, namespace.prefix)
     return namespace
 
 
 def parse_address(url: str) -> Address:
-    """Parse the address given by a client.
-
-    Raises:
-        InvalidAddress: Not an object URL, or a URL with a component ``.`` or ``..``.
-    """
+    """Parse a client's object address; raise `InvalidAddress` if invalid or with dots."""
     address = Address.parse(url)
     _refuse_dots(address, address.path)
     return address

@@ -87,8 +87,7 @@ class CatalogSettings:
     def check(self, engine: EngineSettings) -> None:
         """Reject settings that could lose data or make operations fail.
 
-        Raises:
-            InvalidSettings: Two settings contradict each other; the message names both.
+        Raises `InvalidSettings` if two settings contradict each other; the message names both.
         """
         for name in self.__slots__:
             value = getattr(self, name)

@@ -20,8 +20,7 @@ class InvalidCondition(ValueError):
 def evaluate(text: str, *, has_failed: bool) -> bool:
     """Return whether a hook runs, given whether an earlier hook of its action failed.
 
-    Raises:
-        InvalidCondition: The text is not an expression. `parse_action` has ruled this out.
+    Raises `InvalidCondition` if the text is not an expression, which `parse_action` rules out.
     """
     if not text.strip():
         return not has_failed

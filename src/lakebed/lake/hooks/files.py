@@ -79,11 +79,7 @@ class ActionFile:
 
 
 def parse_action(path: str, content: bytes) -> ActionFile:
-    """Parse and validate an action file.
-
-    Raises:
-        InvalidAction: The file is invalid.
-    """
+    """Parse an action file; raise `InvalidAction` if it is invalid."""
     if len(content) > FILE_BYTES_MAX:
         raise InvalidAction(path, f"it has more than {FILE_BYTES_MAX} bytes")
     try:
@@ -93,11 +89,7 @@ def parse_action(path: str, content: bytes) -> ActionFile:
 
 
 def check_names(actions: Iterable[ActionFile]) -> None:
-    """Check that the names of actions are unique.
-
-    Raises:
-        InvalidAction: Two actions have the same name.
-    """
+    """Raise `InvalidAction` if two actions have the same name."""
     seen: dict[str, ActionFile] = {}
     for action in actions:
         first = seen.setdefault(action.name, action)

@@ -278,10 +278,8 @@ class HookGuard(Hooks):
     def _ask(self, where: "_Where", event_type: EventType, new_run: NewRun, number: int = 1) -> str:
         """Run the hooks of an event; return the run's id, or an empty string without hooks.
 
-        Of two runs, return the id of the candidate's.
-
-        Raises:
-            Refused: A hook failed, or an action file is invalid.
+        Of two runs, returns the id of the candidate's. Raises `Refused` if a hook failed, or an
+        action file is invalid.
         """
         if current_actor().skips_hooks:
             return self._skip(where, event_type, new_run)
@@ -325,11 +323,7 @@ class HookGuard(Hooks):
     def _run(
         self, where: "_Where", event_type: EventType, new_run: NewRun, actions: list[ActionFile]
     ) -> RunID:
-        """Run actions before an operation.
-
-        Raises:
-            Refused: A hook failed.
-        """
+        """Run actions before an operation; raise `Refused` if a hook failed."""
         parts, repository = self._with, where.repository
         held = parts.runs.begin(repository, where.complete(new_run(), event_type))
         try:

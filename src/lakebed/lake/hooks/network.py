@@ -74,16 +74,8 @@ class Network:
     ) -> Response:
         """Send one request and read the response.
 
-        Args:
-            method: An HTTP method, such as ``POST``.
-            url: An http or https URL without a user.
-            headers: Headers, besides the ones required by HTTP.
-            body: The request body.
-            deadline: Deadline of the whole exchange.
-
-        Raises:
-            HookFailed: The address is not allowed, no complete response was received, or the
-                deadline passed.
+        Raises `HookFailed` if the address is not allowed, no complete response was received, or the
+        deadline passed.
         """
         parts = split_url(url)
         if not (method + "".join(headers)).isascii():
@@ -112,11 +104,7 @@ class Network:
             raise HookFailed(f"{_host(parts)}: {error}") from error
 
     def resolve(self, host: str, port: int, deadline: Deadline) -> list[Address]:
-        """Return the allowed addresses of a host.
-
-        Raises:
-            HookFailed: The host has no allowed address.
-        """
+        """Return the allowed addresses of a host; raise `HookFailed` if there are none."""
         found = _look_up(host, port, deadline)
         allowed = [address for address in found if self.is_allowed(address)]
         if not allowed:
@@ -129,7 +117,6 @@ class Network:
         return allowed
 
     def is_allowed(self, address: Address) -> bool:
-        """Return whether requests to an address are allowed."""
         address = _innermost(address)
         if any(address in network for network in self._allowed):
             return True
@@ -142,11 +129,7 @@ class Network:
 
 
 def split_url(url: str) -> SplitResult:
-    """Split a URL for a request into its parts.
-
-    Raises:
-        HookFailed: The URL cannot be requested.
-    """
+    """Split a URL into its parts; raise `HookFailed` if it cannot be requested."""
     try:
         parts = urlsplit(url)
         port = parts.port

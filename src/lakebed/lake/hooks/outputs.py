@@ -61,7 +61,6 @@ class HookOutput:
             self._show(self._mask(whole[:end]))
 
     def print(self, line: str) -> None:
-        """Write a line."""
         self.write(line + "\n")
 
     def flush(self) -> None:

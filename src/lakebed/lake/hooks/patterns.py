@@ -44,13 +44,10 @@ _One = _AnyOne | _OneOf
 
 
 def matches(pattern: str, name: str) -> bool:
-    """Return whether a name matches a pattern.
+    """Return whether a name matches a pattern; raise `InvalidPattern` if the pattern is invalid.
 
     Takes time proportional to the product of their lengths at most: after a star, the first match
     of the next piece is as good as any later one, so no backtracking is needed.
-
-    Raises:
-        InvalidPattern: The pattern is invalid.
     """
     first, *rest = _pieces(pattern)
     if not _fits(first, name, 0):
@@ -70,11 +67,7 @@ def matches(pattern: str, name: str) -> bool:
 
 
 def check_pattern(pattern: str) -> None:
-    """Validate a pattern.
-
-    Raises:
-        InvalidPattern: The pattern is invalid.
-    """
+    """Raise `InvalidPattern` if a pattern is invalid."""
     if len(pattern) > PATTERN_LENGTH_MAX:
         raise InvalidPattern(f"a pattern of more than {PATTERN_LENGTH_MAX} characters")
     _pieces(pattern)

@@ -80,8 +80,7 @@ class PostRunner:
     def run_waiting(self) -> int:
         """Run the waiting runs one after the other; return their number.
 
-        Raises:
-            OutcomeUnknown: The store is unavailable; the next call continues.
+        Raises `OutcomeUnknown` if the store is unavailable; the next call continues.
         """
         taken = 0
         while now := self._run_once():  # runs skipped because of the limit may be possible now

@@ -28,10 +28,9 @@ class InvalidProperties(ValueError):
 
 
 def check_properties(hook_type: HookType, given: Mapping[str, object]) -> dict[str, object]:
-    """Validate the properties of a hook; return them without ``timeout``.
+    """Return the properties of a hook without ``timeout``.
 
-    Raises:
-        InvalidProperties: A property is missing, unknown or invalid.
+    Raises `InvalidProperties` if a property is missing, unknown or invalid.
     """
     checks = _CHECKS[hook_type]
     for name in given:
@@ -46,11 +45,7 @@ def check_properties(hook_type: HookType, given: Mapping[str, object]) -> dict[s
 
 
 def read_timeout(given: Mapping[str, object]) -> float:
-    """Return ``timeout`` in seconds.
-
-    Raises:
-        InvalidProperties: The timeout is not a positive duration.
-    """
+    """Return ``timeout`` in seconds; raise `InvalidProperties` if not a positive duration."""
     text = given.get("timeout")
     if text is None or text == "":
         return TIMEOUT_SECONDS

@@ -87,7 +87,6 @@ class Runner:
         heartbeat_seconds: float,
         stores_early: bool,
     ) -> None:
-        """Create a runner; see `lakebed.lake.hooks.actions.Actions` for the arguments."""
         self._stores_early = stores_early
         self._engine = engine
         self._runtime = runtime
@@ -102,9 +101,7 @@ class Runner:
     ) -> list[FailedHook]:
         """Run all hooks with heartbeats, and record the result; return the failures.
 
-        Raises:
-            LeaseLostError: Another process took over the run.
-            OutcomeUnknown: The store is unavailable.
+        Raises `LeaseLostError` if another process took over the run.
         """
         event = self._event(repository, held)
         seconds_max = POST_SECONDS_MAX if event.event_type.is_post else PRE_SECONDS_MAX

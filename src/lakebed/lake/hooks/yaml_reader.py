@@ -63,8 +63,7 @@ Node = Scalar | list[Any] | dict[str, Any]
 def read_yaml(content: bytes) -> Node:
     """Return the only document of a file.
 
-    Raises:
-        InvalidYaml: Not YAML, not UTF-8, over a limit, or with a duplicate key.
+    Raises `InvalidYaml` for invalid YAML or UTF-8, over a limit, or with a duplicate key.
     """
     try:
         text = content.decode()

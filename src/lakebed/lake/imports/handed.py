@@ -24,15 +24,10 @@ _ETAGS: Final = "^[!#-~]{1,256}$"
 
 
 def check_handed(tables: Iterable[pa.Table], sources: Sequence[ImportSource]) -> int:
-    """Check that all entries are entries that an import of the sources makes; return their number.
+    """Check that an import of `sources` makes exactly these entries; return their number.
 
-    Args:
-        tables: All entries, in order of their keys.
-        sources: In order of their destinations.
-
-    Raises:
-        InvalidImport: An entry is not one that the import makes.
-        NothingToImport: A source has no entries.
+    Both arguments are sorted, by key and by destination. Raises `InvalidImport` for an entry that
+    the import does not make, and `NothingToImport` for a source without entries.
     """
     counts = [0] * len(sources)
     for table in tables:

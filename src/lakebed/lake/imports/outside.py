@@ -63,13 +63,7 @@ class OutsideImports:
     ) -> ImportProgress:
         """Record the progress of a job, and return the status of the import; idempotent.
 
-        Args:
-            repository_id: The destination repository.
-            branch: The destination branch.
-            import_id: The import.
-            sources: The sources given at the start.
-            report: The job's report.
-            committer: The user of the request, who must have started the import.
+        `sources` and `committer` must equal those of the start.
 
         Raises:
             RepositoryNotFound: The repository does not exist.

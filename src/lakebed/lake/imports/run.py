@@ -73,9 +73,7 @@ class ImportRun:
     def run(self) -> None:
         """Complete the import.
 
-        Raises:
-            LeaseLostError: The import was canceled, or taken over by another process.
-            LakebedError: The import failed.
+        Raises `LeaseLostError` if the import was canceled, or taken over by another process.
         """
         record = self._held.message
         branch = self._engine.branches.get(self._repository, BranchID(record.branch))
@@ -137,8 +135,7 @@ class ImportRun:
     def _note_strays(self) -> None:
         """Count the files at all sources that are not objects.
 
-        Raises:
-            InvalidImport: The import is strict, and such files exist.
+        Raises `InvalidImport` if the import is strict and such files exist.
         """
         found: dict[str, pb.Strays] = {}
         for source in self._sources:

@@ -66,8 +66,7 @@ class ImportRunner:
     def run_waiting(self) -> int:
         """Run the waiting imports one after the other; return their number.
 
-        Raises:
-            OutcomeUnknown: The store is unavailable; the next call continues.
+        Raises `OutcomeUnknown` if the store is unavailable; the next call continues.
         """
         taken = 0
         for note in list(self._waiting.scan_readable()):

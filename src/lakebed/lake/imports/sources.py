@@ -43,7 +43,6 @@ class ImportSource:
 
     @property
     def is_prefix(self) -> bool:
-        """Whether the source is a namespace."""
         return isinstance(self.place, Namespace)
 
     @property
@@ -57,8 +56,7 @@ class ImportSource:
 def in_order(sources: Sequence[ImportSource]) -> list[ImportSource]:
     """Return sources in order of their destinations.
 
-    Raises:
-        InvalidImport: The list is empty, or two destinations overlap.
+    Raises `InvalidImport` if the list is empty, or two destinations overlap.
     """
     if not sources:
         raise InvalidImport("an import needs at least one path to import from")

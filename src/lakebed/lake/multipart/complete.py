@@ -105,8 +105,6 @@ _LOGGER: Final = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """A request to complete an upload."""
-
     target: Target
     named: Sequence[NamedPart]
     checksum: str
@@ -162,15 +160,8 @@ class Completions:
     ) -> ObjectStats:
         """Join the listed parts into an object, and stage it; a repeat returns the same result.
 
-        Args:
-            target: The upload.
-            named: Its parts, in order.
-            size: Expected size of the object, if given.
-            whole: Expected checksum of the object, if given.
-            whole_type: Expected type of the object's checksum, if given.
-            content_type: Media type; defaults to the one given at creation.
-            metadata: User metadata, added to the one given at creation.
-            condition: Whether to write, given the existing entry.
+        `size`, `whole` and `whole_type` are the expected size, checksum and type of checksum of the
+        object. `content_type` defaults to the one given at creation; `metadata` is added to it.
 
         Raises:
             RepositoryNotFound, MultipartNotFound, WrongAddress: The upload does not exist.
@@ -245,7 +236,6 @@ class Completions:
             raise self._purge_marks.why_missing(entry.key, address) from error
 
     def _read(self, repository: Repository, target: Target) -> Reading:
-        """Return the branch of an upload, read for writing its path."""
         return self._engine.readings.to_write(
             repository.id, target.branch, target.path, unique_id=repository.unique_id
         )
@@ -293,7 +283,6 @@ class Completions:
     def _stored(
         self, repository: Repository, records: MultipartRecords, record: UploadRecord
     ) -> Iterable[StoredPart]:
-        """Return the parts of an upload."""
         upload = record.message
         if not upload.presigned:
             return records.parts(id_of(record))

@@ -120,7 +120,6 @@ def _numbers_of_parquet(
 
 
 def _numbers_in(table: pa.Table) -> pa.Table:
-    """Return the numeric columns of a table."""
     return table.select([at for at, each in enumerate(table.schema) if is_number(each.type)])
 
 

@@ -192,10 +192,7 @@ class PullMerger:
         """End an interrupted merge; return the commit, or None if none was published.
 
         Safe even if the merging process is alive: its lease is lost, and it stops. Without
-        `at_once`, a process with heartbeats is left alone.
-
-        Raises:
-            PullBusy: The merging process is alive, or another one was faster.
+        `at_once`, raises `PullBusy` if the process sends heartbeats, or another one was faster.
         """
         pull_id, found = record.name.decode(), record.message
         if found.state not in UNDER_WAY:
@@ -238,13 +235,10 @@ class PullMerger:
         announced: Record[pb.PullMerging],
         record: Record[pb.PullRequest] | None,
     ) -> None:
-        """Remove an announcement, unless its merge is about to begin.
+        """Remove an announcement; raise `PredicateFailed` if its merge is about to begin.
 
         A merge reads the record, announces itself and leases the record, in this order. So if the
         announcement is unchanged after the record was rewritten, its merge can no longer begin.
-
-        Raises:
-            PredicateFailed: The merge is beginning.
         """
         if record is not None:
             self._records(repository).set_if(record.name, record.message, record.predicate)

@@ -64,7 +64,6 @@ class PullRequest:
 
     @classmethod
     def of(cls, record: Record[pb.PullRequest]) -> "PullRequest":
-        """Convert a record."""
         found = record.message
         return cls(
             id=PullID(record.name.decode()),
@@ -105,11 +104,7 @@ def new_pull_id(runtime: Runtime) -> PullID:
 
 
 def check_pull_id(text: str) -> PullID:
-    """Return a valid pull request id.
-
-    Raises:
-        InvalidPull: The text is not a pull request id.
-    """
+    """Return a pull request id; raise `InvalidPull` if it is malformed."""
     if not _ID.fullmatch(text):
         raise InvalidPull(
             f"'{text}' is not the id of a pull request: these have 20 characters, such as"
@@ -119,11 +114,7 @@ def check_pull_id(text: str) -> PullID:
 
 
 def check_title(title: str) -> str:
-    """Return a valid title.
-
-    Raises:
-        InvalidPull: The title is empty, too long, or has control characters.
-    """
+    """Return a title; raise `InvalidPull` if it is empty, too long, or has control characters."""
     if not title.strip() or _CONTROL.search(title) or len(title) > TITLE_CHARACTERS_MAX:
         raise InvalidPull(
             "a pull request needs a title: one line of up to"
@@ -133,11 +124,7 @@ def check_title(title: str) -> str:
 
 
 def check_description(description: str) -> str:
-    """Return a valid description.
-
-    Raises:
-        InvalidPull: The description is too long.
-    """
+    """Return a description; raise `InvalidPull` if it is too long."""
     if len(description) > DESCRIPTION_CHARACTERS_MAX:
         raise InvalidPull(
             f"the description has {len(description)} characters, and may have"

@@ -43,7 +43,11 @@ _STATES: Final = {
 
 
 class Pulls:
-    """Manages the pull requests of all repositories."""
+    """Manages the pull requests of all repositories.
+
+    Methods raise `RepositoryNotFound`, `BranchNotFound` or `PullNotFound` if a repository, branch
+    or pull request does not exist.
+    """
 
     def __init__(
         self, engine: Engine, store: Store, runtime: Runtime, settings: CatalogSettings
@@ -69,7 +73,6 @@ class Pulls:
         """Create a pull request from one branch to another.
 
         Raises:
-            RepositoryNotFound, BranchNotFound: The repository or a branch does not exist.
             InvalidPull: Both branches are the same, or a text is missing or too long.
             OutcomeUnknown: The pull request may have been created.
         """
@@ -95,11 +98,6 @@ class Pulls:
 
     @traced("catalog.get_pull")
     def get(self, repository_id: RepositoryID, pull_id: PullID) -> PullRequest:
-        """Return a pull request.
-
-        Raises:
-            RepositoryNotFound, PullNotFound: The pull request does not exist.
-        """
         repository = self._engine.repositories.get(repository_id)
         return PullRequest.of(self._find(repository, pull_id))
 
@@ -111,16 +109,9 @@ class Pulls:
         after: str = "",
         is_open: bool | None = None,
     ) -> Iterator[PullRequest]:
-        """Yield pull requests, newest first, after the id `after`.
+        """Yield pull requests whose ids have a prefix, newest first, after the id `after`.
 
-        Args:
-            repository_id: The repository.
-            prefix: Prefix of the ids.
-            after: An id.
-            is_open: Yield only open ones, or only others; None yields all.
-
-        Raises:
-            RepositoryNotFound: The repository does not exist.
+        With `is_open`, yields only open ones (True) or only others (False).
         """
         repository = self._engine.repositories.get(repository_id)
         start = after.encode() + b"\x00" if after else b""
@@ -143,7 +134,6 @@ class Pulls:
         """Change the texts of a pull request, close or reopen it.
 
         Raises:
-            RepositoryNotFound, PullNotFound: The pull request does not exist.
             InvalidPull: A text is missing or too long.
             PullStatusRefused: The pull request is merged, or `status` is MERGED.
             PullBusy: The pull request is being merged.
@@ -206,8 +196,6 @@ class Pulls:
         """Merge a pull request exactly once, despite concurrent requests; return the commit.
 
         Raises:
-            RepositoryNotFound, PullNotFound, BranchNotFound: The pull request or a branch does not
-                exist.
             PullStatusRefused: The pull request is not open.
             PullBusy: Another process is merging the pull request.
             LakebedError: As raised by `Merger.merge`; the pull request is still open.
@@ -235,11 +223,7 @@ class Pulls:
         return record
 
     def _end_cut_off_merge(self, repository: Repository, pull_id: PullID) -> CommitID | None:
-        """End an interrupted merge, if any; return the commit, or None if none was published.
-
-        Raises:
-            PullBusy: The merge is in progress.
-        """
+        """End an interrupted merge, if any; return the commit, or None if none was published."""
         record = self._find(repository, pull_id)
         if record.message.state not in UNDER_WAY:
             return None
@@ -253,8 +237,7 @@ class Pulls:
     def delete_source(self, repository_id: RepositoryID, pull_id: PullID) -> str | None:
         """Delete the source branch of a merged pull request, unless it has unmerged changes.
 
-        Returns:
-            None if the branch is deleted; otherwise the reason for keeping it.
+        Returns None if the branch is deleted; otherwise the reason for keeping it.
         """
         try:
             pull = self.get(repository_id, pull_id)
@@ -279,11 +262,7 @@ class Pulls:
 
     @traced("catalog.pull_outlook")
     def outlook(self, repository_id: RepositoryID, pull: PullRequest) -> Outlook:
-        """Return the expected result of a merge; of a merged pull request, its heads.
-
-        Raises:
-            RepositoryNotFound: The repository was deleted.
-        """
+        """Return the expected result of a merge; of a merged pull request, its heads."""
         repository = self._engine.repositories.get(repository_id)
         if pull.merged_commit_id is not None:
             merged = self._engine.commits.get(repository, pull.merged_commit_id)

@@ -25,8 +25,7 @@ _ALREADY_THERE: Final = 409
 def run(context: HookContext) -> None:
     """Start a DAG run, and wait for its end if ``wait_for_dag`` is set.
 
-    Raises:
-        HookFailed: The DAG run could not be started, failed, or took too long.
+    Raises `HookFailed` if the DAG run could not be started, failed, or took too long.
     """
     properties = context.spec.properties
     version = properties.get("api_version", "v1")

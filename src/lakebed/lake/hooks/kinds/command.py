@@ -13,11 +13,7 @@ from lakebed.lake.hooks.processes import Child
 
 
 def run(context: HookContext) -> None:
-    """Run the program.
-
-    Raises:
-        HookFailed: The command is not configured, could not be started, or failed.
-    """
+    """Run the program; raise `HookFailed` if it is not configured, does not start, or fails."""
     properties = context.spec.properties
     name = properties["command"]
     command = context.settings.commands.get(name)

@@ -37,11 +37,7 @@ _BODIES_AS_TEXT = frozenset({"get_object", "stat_object"})
 
 
 def run(context: HookContext) -> None:
-    """Run the script.
-
-    Raises:
-        HookFailed: The script cannot be read, failed, or exceeded a limit.
-    """
+    """Run the script; raise `HookFailed` if it cannot be read, failed, or exceeded a limit."""
     start = _start(context, _read_script(context))
     child = Child(
         [sys.executable, "-I", "-B", "-m", "lakebed.lake.hooks.lua_child"],

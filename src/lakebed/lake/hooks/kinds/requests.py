@@ -23,10 +23,7 @@ def send(
 ) -> Response:
     """Send a request, and log request and response; known secrets are masked.
 
-    If `is_secret`, the bodies are not logged.
-
-    Raises:
-        HookFailed: No complete response was received.
+    If `is_secret`, the bodies are not logged. Raises `HookFailed` without a complete response.
     """
     sent = {**headers, RUN_ID_HEADER: context.event.run_id}
     if body:

@@ -9,11 +9,7 @@ from lakebed.lake.hooks.kinds.requests import is_success, send
 
 
 def run(context: HookContext) -> None:
-    """Send the event.
-
-    Raises:
-        HookFailed: The status is not 2xx, or no response was received.
-    """
+    """Send the event; raise `HookFailed` without a response, or if its status is not 2xx."""
     properties = context.spec.properties
     fill = context.environment.fill_text
     query = [

@@ -30,11 +30,7 @@ _NOT_HERE: Final = ("aws", "azure", "gcloud", "databricks", "formats", "lakefs/c
 
 
 def open_package(name: str, start: Start, pipe: Pipe) -> Functions:
-    """Return the functions of a package by name.
-
-    Raises:
-        CallFailed: The package does not exist, or the operator does not allow it.
-    """
+    """Return a package's functions by name; raise `CallFailed` if it is missing or not allowed."""
     functions: Functions
     if name == "hook":
         functions = {"fail": _fail}

@@ -68,11 +68,7 @@ def format_moment(moment: datetime, layout: str) -> str:
 
 
 def parse_moment(layout: str, value: str) -> datetime:
-    """Parse a time by a Go layout; without a zone, in UTC.
-
-    Raises:
-        CallFailed: The value does not match the layout.
-    """
+    """Parse a time by a Go layout; without a zone, in UTC. Raise `CallFailed` on a mismatch."""
     names: list[str] = []
     expression = ""
     end = 0
