@@ -75,18 +75,18 @@ def check_commit_words(message: str, metadata: Mapping[str, str]) -> None:
     """Raise `InvalidMetadata` if a text is too long, or a metadata key has the reserved prefix."""
     if (size := len(message.encode())) > WORDS_BYTES_MAX:
         raise InvalidMetadata(
-            f"the message of a commit has at most {WORDS_BYTES_MAX} bytes, and this one has {size}"
+            f"the commit message has {size} bytes; at most {WORDS_BYTES_MAX} are allowed"
         )
     if (size := size_of(metadata)) > WORDS_BYTES_MAX:
         raise InvalidMetadata(
-            f"the metadata of a commit has at most {WORDS_BYTES_MAX} bytes, names and values"
-            f" together, and this has {size}"
+            f"the commit metadata has {size} bytes of names and values; at most {WORDS_BYTES_MAX}"
+            " are allowed"
         )
     for name in metadata:
         if name.startswith(RESERVED):
             raise InvalidMetadata(
-                f"the metadata of a commit must not have the name '{name}': names that begin with"
-                f" '{RESERVED}' are Lakebed's own; choose another one"
+                f"commit metadata cannot have the name '{name}': names that begin with '{RESERVED}'"
+                " are reserved for Lakebed"
             )
 
 

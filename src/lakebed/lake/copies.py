@@ -167,7 +167,7 @@ class Copies:
             source = self._engine.repositories.get(source_repository_id or repository_id)
         entry = self._find(source, source_ref, source_path)
         if source_condition is not None and not source_condition(entry):
-            raise PreconditionFailed(source_path, "the source is another object")
+            raise PreconditionFailed(source_path, "the source object does not match")
         self._purge_marks.check(source_path, stats_of(source.namespace, entry).address)
         kept = {name: value for name, value in entry.metadata.items() if name != REQUESTS}
         copy = _Copy(
@@ -236,13 +236,13 @@ class Copies:
             try:
                 return self._share(copy, self._freshness.test(issued))
             except Stale:
-                _LOGGER.debug("%s grew too old to be shared by its age", issued)
+                _LOGGER.debug("%s is too old to be shared as recently created", issued)
         holder = self._find_holder(copy) if self._is_settled(copy, issued) else None
         if holder is not None:
             try:
                 return self._share(copy, self._has_not_expired(copy.source, holder))
             except Stale:
-                _LOGGER.debug("%s belongs to a commit that has expired", issued)
+                _LOGGER.debug("%s belongs to an expired commit", issued)
         return self._copy_bytes(copy)
 
     def _has_not_expired(self, repository: Repository, commit_id: CommitID) -> IsFresh:

@@ -235,7 +235,7 @@ class Links:
         try:
             link = self._consume(request)
         except InvalidLink as error:
-            _LOGGER.info("a link was refused in repository %s: %s", repository.id, error)
+            _LOGGER.info("link refused in repository %s: %s", repository.id, error)
             raise
         entry = _entry_of(link)
         if link.message.state == _CONSUMED:
@@ -285,17 +285,17 @@ class Links:
             record = links.find(request.name)
             if record is None:
                 raise InvalidLink(
-                    f"{request.issued} was not given out to be linked, or expired long ago"
+                    f"{request.issued} was not issued for linking, or expired long ago"
                 )
             self._check(record.message, request)
             if record.message.state == _ABORTED:
                 raise InvalidLink(
-                    f"{request.issued} was ended by an operator: ask for another address, and"
+                    f"{request.issued} was ended by an operator: request another address and"
                     " upload again"
                 )
             if record.message.state != _OPEN:
                 if not request.wants(_entry_of(record)):
-                    raise InvalidLink(f"{request.issued} was linked already, to something else")
+                    raise InvalidLink(f"{request.issued} was already linked with other arguments")
                 return record
             consumed = self._consumed_record(record.message, request)
             try:
@@ -311,12 +311,12 @@ class Links:
         given_out_for = (link.address, link.branch, link.path)
         if given_out_for != (str(request.issued), request.branch, request.path):
             raise InvalidLink(
-                f"{request.issued} was given out for {quoted(link.path)} on branch {link.branch}"
+                f"{request.issued} was issued for {quoted(link.path)} on branch {link.branch}"
             )
         if link.state == _OPEN and now_us(self._runtime) >= link.expires_us:
             raise LinkExpired(
-                f"{request.issued} expired at {to_datetime(link.expires_us)}: ask for another"
-                " address, and upload again"
+                f"{request.issued} expired at {to_datetime(link.expires_us)}: request another"
+                " address and upload again"
             )
 
     def _consumed_record(self, link: pb.Link, request: _Request) -> pb.Link:
@@ -340,8 +340,7 @@ class Links:
         info = self._block.head(address)
         if request.size not in {None, info.size}:
             raise InvalidLink(
-                f"the object at {address} has {info.size} bytes, and the request says"
-                f" {request.size}"
+                f"the object at {address} has {info.size} bytes, not {request.size} as requested"
             )
         return info
 
@@ -349,12 +348,11 @@ class Links:
         """Build the entry of a missing object from the client's arguments."""
         if self._require_object:
             raise InvalidLink(
-                f"there is no object at {address}: upload it first, and link it then"
+                f"no object at {address}: upload the object before linking it"
             ) from error
         if request.size is None:
             raise InvalidLink(
-                f"there is no object at {address}, and the request does not say how large it will"
-                " be: add size_bytes"
+                f"no object at {address}, and the request has no size for it: add size_bytes"
             ) from error
         return _new_entry(request, request.size, self._runtime.now(), for_unverified(address))
 
@@ -440,7 +438,7 @@ def _issued(repository: Repository, address: Address) -> ObjectPath:
         issued = ObjectPath.parse(repository.namespace.relative(address))
         if issued is not None and issued.repository_uid == repository.unique_id:
             return issued
-    raise InvalidLink(f"repository {repository.id} did not give out the address {address}")
+    raise InvalidLink(f"repository {repository.id} did not issue the address {address}")
 
 
 def _entry_of(link: _LinkRecord) -> Entry:

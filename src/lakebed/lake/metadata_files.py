@@ -47,7 +47,7 @@ class MetadataFiles:
         """
         namespace = self._engine.repositories.get(repository_id).namespace
         if not (file_id.isascii() and file_id.isalnum()):
-            raise InvalidName(f"'{file_id}' is not the id of a {kind}: ids have letters and digits")
+            raise InvalidName(f"'{file_id}' is not a valid {kind} id: use letters and digits")
         if kind is FileKind.RANGE:
             address = namespace.address(range_path(RangeID(file_id)))
         else:

@@ -199,8 +199,7 @@ def check_path(path: bytes) -> None:
         raise InvalidPath("the path of an object must not be empty")
     if len(path) > PATH_BYTES_MAX:
         raise InvalidPath(
-            f"the path of an object has at most {PATH_BYTES_MAX} bytes, and this one has"
-            f" {len(path)}"
+            f"the object path has {len(path)} bytes; at most {PATH_BYTES_MAX} are allowed"
         )
 
 
@@ -208,14 +207,14 @@ def check_metadata(metadata: Mapping[str, str]) -> None:
     """Raise `InvalidMetadata` if metadata does not fit into the headers of an S3 response."""
     if len(metadata) > METADATA_NAMES_MAX:
         raise InvalidMetadata(
-            f"the metadata of an object has at most {METADATA_NAMES_MAX} names, and this has"
-            f" {len(metadata)}"
+            f"the object metadata has {len(metadata)} names; at most {METADATA_NAMES_MAX} are"
+            " allowed"
         )
     size = sum(len(name.encode()) + len(value.encode()) for name, value in metadata.items())
     if size > METADATA_BYTES_MAX:
         raise InvalidMetadata(
-            f"the metadata of an object has at most {METADATA_BYTES_MAX} bytes, names and values"
-            f" together, and this has {size}"
+            f"the object metadata has {size} bytes of names and values; at most"
+            f" {METADATA_BYTES_MAX} are allowed"
         )
 
 
@@ -223,6 +222,6 @@ def check_header(what: str, text: str) -> None:
     """Raise `InvalidMetadata` if a text, such as a content type, cannot be a response header."""
     if len(text) > _HEADER_CHARACTERS_MAX or not (text.isascii() and text.isprintable()):
         raise InvalidMetadata(
-            f"the {what} of an object has at most {_HEADER_CHARACTERS_MAX} characters, all of them"
-            f" printable ASCII; this one has {len(text)}"
+            f"the {what} of an object must be printable ASCII of at most {_HEADER_CHARACTERS_MAX}"
+            f" characters; this one has {len(text)}"
         )

@@ -36,6 +36,5 @@ def spelling_of(place: Namespace | Address) -> str:
 def _refuse_dots(place: Namespace | Address, path: str) -> None:
     if not {".", ".."}.isdisjoint(path.split("/")):
         raise InvalidAddress(
-            f"{place} cannot be used: no component of its path may be '.' or '..'; write the place"
-            " that is meant"
+            f"{place} cannot be used: its path must not have a component '.' or '..'"
         )

@@ -61,7 +61,9 @@ class Presigning:
     def check_parts_supported(self) -> None:
         """Raise `NotSupported` if there are no URLs for parts of uploads."""
         if not self.parts_supported:
-            raise NotSupported(f"there are no presigned URLs for parts on {self._block.scheme}")
+            raise NotSupported(
+                f"presigned URLs for parts are not supported on {self._block.scheme}"
+            )
 
     def to_send_part(self, address: Address, upload_id: UploadId, number: int) -> PresignedURL:
         """Return a URL to upload one part by PUT."""

@@ -44,7 +44,7 @@ RESTORE_REFS: Final = "restore_refs"
 
 _BEATS_A_TIMEOUT: Final = 4
 _TRIES: Final = 5
-_INTERNAL: Final = "internal error: the log of the server has the details under this task's id"
+_INTERNAL: Final = "internal error: see the server's log for this task's id"
 
 _LOGGER: Final = logging.getLogger(__name__)
 

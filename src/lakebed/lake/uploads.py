@@ -266,7 +266,7 @@ class Stager:
         try:
             self._block.delete(address)
         except BlockError as error:
-            _LOGGER.warning("%s was not removed and is garbage now: %s", address, error)
+            _LOGGER.warning("%s was not deleted and is now garbage: %s", address, error)
 
 
 def or_done(condition: Condition | None, entry: Entry) -> Condition | None:

@@ -54,7 +54,7 @@ class Usage:
         try:
             self.flush()
         except (OutcomeUnknown, TooManyTries) as error:  # counting must not fail a request
-            _LOGGER.warning("the count of requests could not be stored: %s", error)
+            _LOGGER.warning("the request count could not be stored: %s", error)
 
     def flush(self) -> None:
         """Add the pending count to the record of this month.

@@ -28,7 +28,7 @@ class Deadline:
             raise HookFailed("the hook was cancelled")
         left = self._until - self._runtime.monotonic()
         if left <= 0:
-            raise HookFailed("the hook took too long: its time is over (see its timeout)")
+            raise HookFailed("the hook timed out: see its timeout property")
         return left
 
     def sleep(self, seconds: float) -> None:

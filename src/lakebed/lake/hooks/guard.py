@@ -56,8 +56,8 @@ branch under constant writes, would block the request forever."""
 _UNDER_WAY: Final = 10_000
 
 _REPAIR: Final = (
-    ". The hooks of the branch's head count too: an administrator can repair them without being"
-    " asked (skip_hooks, lakebed commit --skip-hooks)"
+    "; the hooks of the branch's head apply too: to repair them, an administrator can skip them"
+    " (skip_hooks, lakebed commit --skip-hooks)"
 )
 """Advice for an invalid action file of a head."""
 
@@ -287,7 +287,7 @@ class HookGuard(Hooks):
         if gates and number > PROPOSALS_MAX:
             raise Refused(
                 f"branch {where.branch} changed {PROPOSALS_MAX} times while {event_type} hooks ran:"
-                " try again when it rests"
+                " retry when it is written to less"
             )
         run_id = ""
         for gate, actions in gates:
@@ -330,7 +330,9 @@ class HookGuard(Hooks):
             with parts.while_waiting():
                 failures = parts.runner.run(repository, held, actions)
         except LeaseLostError:
-            raise Refused(f"run {held.id} of {event_type} hooks was ended by others") from None
+            raise Refused(
+                f"run {held.id} of {event_type} hooks was ended by another process"
+            ) from None
         HOOK_RUNS.labels(event_type, "failure" if failures else "success").inc()
         if failures:
             first = failures[0]

@@ -113,5 +113,5 @@ class HookOutput:
         if len(text) > room:
             self._is_cut = True
             self._shown += (
-                f"\n[cut here: the output has more than {self._bytes_max} bytes]\n".encode()
+                f"\n[truncated: the output has more than {self._bytes_max} bytes]\n".encode()
             )

@@ -69,7 +69,7 @@ def matches(pattern: str, name: str) -> bool:
 def check_pattern(pattern: str) -> None:
     """Raise `InvalidPattern` if a pattern is invalid."""
     if len(pattern) > PATTERN_LENGTH_MAX:
-        raise InvalidPattern(f"a pattern of more than {PATTERN_LENGTH_MAX} characters")
+        raise InvalidPattern(f"the pattern has more than {PATTERN_LENGTH_MAX} characters")
     _pieces(pattern)
 
 
@@ -123,12 +123,14 @@ def _read_set(pattern: str, position: int) -> tuple[_OneOf, int]:
 
 def _read_set_character(pattern: str, position: int) -> tuple[str, int]:
     if pattern[position : position + 1] in {"", "-", "]"}:
-        raise InvalidPattern(f"{pattern!r} is not a pattern: a set in [ ] is empty or not closed")
+        raise InvalidPattern(
+            f"{pattern!r} is not a valid pattern: a set in [ ] is empty or unterminated"
+        )
     return _read_character(pattern, position)
 
 
 def _read_character(pattern: str, position: int) -> tuple[str, int]:
     position += pattern[position] == "\\"
     if position == len(pattern):
-        raise InvalidPattern(f"{pattern!r} is not a pattern: it ends with a \\")
+        raise InvalidPattern(f"{pattern!r} is not a valid pattern: it ends in a \\")
     return pattern[position], position + 1

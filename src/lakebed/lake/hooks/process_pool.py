@@ -50,11 +50,11 @@ class ProcessPool:
         with self._changed:
             while not self._may_run(user, depth):
                 if is_awaited and self._runtime.monotonic() >= ends:
-                    _LOGGER.warning("a hook of %s found all processes of hooks taken", user)
+                    _LOGGER.warning("a hook of %s found no free process", user)
                     raise HookFailed(
-                        f"the server runs as many scripts and commands of hooks as it may"
-                        f" ({PROCESSES_MAX}, {PER_USER_MAX} of them for one user): none ended"
-                        f" within {WAIT_SECONDS_MAX:g} seconds. Try again later"
+                        f"the server runs the maximum number of scripts and commands of hooks"
+                        f" ({PROCESSES_MAX}; {PER_USER_MAX} per user), and none ended within"
+                        f" {WAIT_SECONDS_MAX:g} seconds: retry later"
                     )
                 self._changed.wait(deadline.check())
             self._count(user, depth)

@@ -199,7 +199,7 @@ class Runner:
             raise
         except Exception:
             _LOGGER.exception("hook %s of run %s failed", hook.id, one.held.id)
-            error = "the hook could not be run: the server's log says more"
+            error = "the hook could not be run: see the server's log"
         outcome = "failure" if error else "success"
         seconds = self._runtime.monotonic() - begun
         HOOK_SECONDS.labels(hook.type, outcome).observe(seconds)

@@ -218,7 +218,7 @@ class Imports:
                 how = "is completed" if found.state == pb.IMPORT_STATE_DONE else "has failed"
                 raise ImportOver(import_id, how)
             if found.offered_commit_ids:
-                raise ImportOver(import_id, "is being published just now")
+                raise ImportOver(import_id, "is being published")
             canceled = copy_of(found)
             canceled.state = pb.IMPORT_STATE_CANCELED
             canceled.updated_us = now_us(self._runtime)
@@ -231,7 +231,7 @@ class Imports:
             except OutcomeUnknown:
                 if not left:
                     raise
-        raise ImportOver(import_id, "goes on too fast: try again")
+        raise ImportOver(import_id, "changes too fast: retry")
 
     def clean(self, repository: Repository, times: CatalogSettings | None = None) -> int:
         """Remove the records of imports that ended some time ago; return their number."""

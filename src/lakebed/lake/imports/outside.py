@@ -108,14 +108,14 @@ def _check(
     committer: str,
 ) -> None:
     if not found.outside:
-        raise InvalidImport(f"import {import_id} is run by the server: nobody else reports on it")
+        raise InvalidImport(f"import {import_id} is run by the server, which accepts no reports")
     if found.committer != committer:
-        raise InvalidImport(f"import {import_id} was begun by {found.committer}, not {committer}")
+        raise InvalidImport(f"import {import_id} was started by {found.committer}, not {committer}")
     if source_messages(in_order(sources)) != list(found.sources):
-        raise InvalidImport(f"import {import_id} was begun with other sources or destinations")
+        raise InvalidImport(f"import {import_id} was started with other sources or destinations")
     handed = found.handed_metarange_id
     if handed and report.metarange_id not in {"", handed}:
-        raise ImportOver(import_id, f"has got the metarange {handed} already")
+        raise ImportOver(import_id, f"already has metarange {handed}")
 
 
 def _note(message: pb.Import, report: JobReport) -> None:

@@ -144,7 +144,7 @@ class ImportRun:
                     found.setdefault(kind, pb.Strays(kind=kind, example=place)).count += 1
         if found and self._held.message.strict:
             raise InvalidImport(
-                f"{describe_strays(found.values())} cannot be imported. Nothing was imported;"
+                f"{describe_strays(found.values())} cannot be imported: nothing was imported;"
                 " without --strict such files are skipped"
             )
 
@@ -200,7 +200,7 @@ class ImportRun:
             first = page.skipped_addresses[0].as_py()
             raise InvalidImport(
                 f"the object {first!r} cannot be imported: its path is too long, ends in a"
-                " slash, or has an empty part, '.', '..' or control characters in it. Nothing was"
+                " slash, or has an empty component, '.', '..' or control characters; nothing was"
                 " imported; without --strict such objects are skipped"
             )
         skipped.add(page)

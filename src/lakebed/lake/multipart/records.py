@@ -255,7 +255,7 @@ def etag_of(named: Sequence[NamedPart]) -> str:
             digest.update(bytes.fromhex(part.md5))
         except ValueError as error:
             raise PartMissing(
-                f"part {part.number} cannot have the ETag '{part.md5}': it is not an MD5"
+                f"part {part.number} has the invalid ETag '{part.md5}': not an MD5"
             ) from error
     return f"{digest.hexdigest()}-{len(named)}"
 

@@ -272,8 +272,8 @@ class MultipartUploads:
                     pass  # concurrently completed or dropped
                 except BlockError as error:
                     _LOGGER.warning(
-                        "upload %s is too old, and the storage refused to drop it: %s; the next"
-                        " pass tries again",
+                        "upload %s has expired, but the storage refused to drop it: %s; the next"
+                        " pass retries",
                         record.name.decode(),
                         error,
                     )

@@ -59,8 +59,8 @@ class BoundedFile(io.RawIOBase):
             return b""
         if wanted > self._left:
             raise PreviewTooLarge(
-                f"to show this, more than {self._bytes_max >> 20} MiB would have to be read:"
-                " download the object, or read it with a program"
+                f"showing this object would read more than {self._bytes_max >> 20} MiB: download"
+                " it, or read it with a program"
             )
         self._left -= wanted
         with self._read(Between(self._position, self._position + wanted)) as stream:

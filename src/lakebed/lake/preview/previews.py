@@ -85,7 +85,9 @@ class Previews:
             file = self._open(stats)
             kind = self._format(stats, file)
             if kind is None:
-                raise NotComparable("only rows of Parquet, Arrow, CSV and JSON lines are compared")
+                raise NotComparable(
+                    "only rows of Parquet, Arrow, CSV and JSON lines can be compared"
+                )
             files.append(file)
             formats.append(kind)
         found = self._decode(Task(formats=formats, compare=True, keys=list(keys)), files)
@@ -97,7 +99,9 @@ class Previews:
 
         def check_time() -> None:
             if self._runtime.monotonic() > ends:
-                raise PreviewTooLarge(f"to show this takes more than {_SECONDS_MAX:.0f} seconds")
+                raise PreviewTooLarge(
+                    f"showing this object takes more than {_SECONDS_MAX:.0f} seconds"
+                )
 
         return BoundedFile(
             lambda wanted: self._objects.read(stats, byte_range=wanted),
@@ -136,7 +140,7 @@ class Previews:
         most = _NOTEBOOK_BYTES if is_notebook else _TEXT_BYTES
         text = texts.decode(file.read(most))
         if text is None:
-            return Preview(kind="none", reason="It is neither text, a table nor a picture.")
+            return Preview(kind="none", reason="The object is neither text, a table nor an image.")
         truncated = stats.size > most
         if extension in {"md", "markdown"} and len(text) <= texts.MARKDOWN_LENGTH_MAX:
             return Preview(kind="markdown", tree=texts.markdown_tree(text))

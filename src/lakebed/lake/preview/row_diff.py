@@ -205,7 +205,7 @@ def _by_key(rows: list[Row], places: list[int], keys: list[str]) -> dict[Row, Ro
     found = {tuple(row[at] for at in places): row for row in rows}
     if len(found) < len(rows):
         raise NotComparable(
-            f"{' and '.join(keys)} do not tell all rows apart: choose more key columns"
+            f"{' and '.join(keys)} do not identify rows uniquely: choose more key columns"
         )
     return found
 
@@ -248,4 +248,4 @@ def _show(found: RowDiff, change: RowChange) -> None:
     if len(found.rows) < SHOWN_MAX:
         found.rows.append(change)
     elif not found.note:
-        found.note = f"Only the first {SHOWN_MAX} rows that differ are shown."
+        found.note = f"Only the first {SHOWN_MAX} differing rows are shown."

@@ -107,7 +107,7 @@ def check_pull_id(text: str) -> PullID:
     """Return a pull request id; raise `InvalidPull` if it is malformed."""
     if not _ID.fullmatch(text):
         raise InvalidPull(
-            f"'{text}' is not the id of a pull request: these have 20 characters, such as"
+            f"'{text}' is not a pull request id: ids have 20 characters, such as"
             " '4pi3sa85p80htbg1mll0'"
         )
     return PullID(text)
@@ -117,7 +117,7 @@ def check_title(title: str) -> str:
     """Return a title; raise `InvalidPull` if it is empty, too long, or has control characters."""
     if not title.strip() or _CONTROL.search(title) or len(title) > TITLE_CHARACTERS_MAX:
         raise InvalidPull(
-            "a pull request needs a title: one line of up to"
+            "the title of a pull request must be one line of 1 to"
             f" {TITLE_CHARACTERS_MAX} characters; this one has {len(title)}"
         )
     return title
@@ -127,7 +127,7 @@ def check_description(description: str) -> str:
     """Return a description; raise `InvalidPull` if it is too long."""
     if len(description) > DESCRIPTION_CHARACTERS_MAX:
         raise InvalidPull(
-            f"the description has {len(description)} characters, and may have"
-            f" {DESCRIPTION_CHARACTERS_MAX}"
+            f"the description has {len(description)} characters; at most"
+            f" {DESCRIPTION_CHARACTERS_MAX} are allowed"
         )
     return description

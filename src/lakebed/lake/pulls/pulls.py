@@ -88,7 +88,7 @@ class Pulls:
         repository = self._engine.repositories.get(repository_id)
         if source == destination:
             raise InvalidPull(
-                f"the source and the destination are both '{source}': name two different branches"
+                f"source and destination are both '{source}': choose two different branches"
             )
         for branch in (source, destination):
             self._engine.branches.get(repository, branch)
@@ -140,7 +140,7 @@ class Pulls:
             OutcomeUnknown: The change may have been made.
         """
         if status is PullStatus.MERGED:
-            raise PullStatusRefused(f"pull request {pull_id} cannot be marked as merged: merge it")
+            raise PullStatusRefused(f"pull request {pull_id} cannot be set to merged: merge it")
         repository = self._engine.repositories.get(repository_id)
 
         def edit(message: pb.PullRequest) -> None:
@@ -157,9 +157,9 @@ class Pulls:
 
     def _set_status(self, pull_id: PullID, message: pb.PullRequest, status: PullStatus) -> None:
         if message.state == pb.PULL_STATE_MERGED:
-            raise PullStatusRefused(f"pull request {pull_id} is merged, and stays so")
+            raise PullStatusRefused(f"pull request {pull_id} is already merged")
         if message.state in UNDER_WAY:
-            raise PullBusy(pull_id, "is being merged just now")
+            raise PullBusy(pull_id, "is being merged")
         if message.state != _STATES[status]:
             message.state = _STATES[status]
             message.closed_us = now_us(self._runtime) if status is PullStatus.CLOSED else 0
@@ -185,7 +185,7 @@ class Pulls:
                     raise
             else:
                 return
-        raise PullBusy(pull_id, "is changed by others all the time")
+        raise PullBusy(pull_id, "keeps being changed concurrently")
 
     # Merging
 
@@ -211,14 +211,14 @@ class Pulls:
             self._engine.branches.get(repository, BranchID(record.message.source_branch))
             with suppress(NotBegun):  # edited concurrently: read the record again
                 return self._merger.merge(repository, record, named)
-        raise PullBusy(pull_id, "is changed by others all the time")
+        raise PullBusy(pull_id, "keeps being changed concurrently")
 
     def _find_open(self, repository: Repository, pull_id: PullID) -> Record[pb.PullRequest]:
         record = self._find(repository, pull_id)
         if record.message.state != pb.PULL_STATE_OPEN:
             status = PullRequest.of(record).status
             raise PullStatusRefused(
-                f"pull request {pull_id} is {status}, and only open ones can be merged"
+                f"pull request {pull_id} is {status}: only open ones can be merged"
             )
         return record
 
@@ -245,7 +245,7 @@ class Pulls:
                 self._engine.repositories.get(repository_id), pull.source_branch
             )
             if branch.commit_id != self.outlook(repository_id, pull).source_commit_id:
-                return f"branch {branch.id} has commits that were not merged"
+                return f"branch {branch.id} has unmerged commits"
             staged = self._engine.reader.list_changes(
                 repository_id, branch.id, EntryQuery(amount=1)
             )
@@ -279,7 +279,7 @@ class Pulls:
             return heads
         for branch, head in ((pull.source_branch, source), (pull.destination_branch, destination)):
             if head is None:
-                return _hindered(heads, f"branch {branch} is gone")
+                return _hindered(heads, f"branch {branch} was deleted")
         assert source is not None
         assert destination is not None
         return self._compare(repository, heads, source, destination)
@@ -289,13 +289,12 @@ class Pulls:
     ) -> Outlook:
         base = self._engine.merge_bases.find(repository, source.id, destination.id)
         if base is None:
-            return _hindered(heads, "the two branches have no commit in common")
+            return _hindered(heads, "the branches have no common ancestor")
         if base.id == source.id or (base.metarange_id == source.metarange_id and not base.is_first):
-            return _hindered(heads, "the source has no changes that the destination has not")
+            return _hindered(heads, "nothing to merge: source is up to date with destination")
         conflicts = self._count_conflicts(repository, base, source, destination)
-        objects = "1 object was" if conflicts == 1 else f"{conflicts} objects were"
-        text = f"{objects} changed differently on both sides" if conflicts else ""
-        return _hindered(heads, text, conflicts)
+        objects = "1 conflicting object" if conflicts == 1 else f"{conflicts} conflicting objects"
+        return _hindered(heads, objects if conflicts else "", conflicts)
 
     def _count_conflicts(
         self, repository: Repository, base: Commit, source: Commit, destination: Commit

@@ -63,11 +63,11 @@ def _serve(context: HookContext, child: Child) -> str | None:
         try:
             messages = [decoder.decode(each) for each in frames.add(received)]
         except (msgspec.MsgspecError, ValueError) as error:
-            raise HookFailed("the script's process sent something else than messages") from error
+            raise HookFailed("the script's process sent an invalid message") from error
         for message in messages:
             if child.is_sending:
                 # Unread replies would pile up in memory.
-                raise HookFailed("the script's process does not read what it asked for")
+                raise HookFailed("the script's process does not read its replies")
             match message:
                 case Print(text):
                     context.output.write(text)
@@ -132,7 +132,7 @@ def _read_script(context: HookContext) -> bytes:
 
 def _call(context: HookContext, call: Call) -> CallReply:
     if call.name not in CALLS:
-        return CallReply(error=f"there is no call {call.name}")
+        return CallReply(error=f"unknown call {call.name}")
     status, body = context.caller.call(call.name, call.arguments)
     if call.name in _BODIES_AS_TEXT and not isinstance(body, bytes):
         body = to_json(body) if body is not None else b""
@@ -141,7 +141,7 @@ def _call(context: HookContext, call: Call) -> CallReply:
 
 def _request(context: HookContext, request: HTTPCall) -> CallReply:
     if not context.settings.lua.net_http_enabled:
-        return CallReply(error="net/http is off: see hooks.lua.net_http_enabled")
+        return CallReply(error="net/http is disabled: see hooks.lua.net_http_enabled")
     try:
         response = Network(context.settings).request(
             request.method,

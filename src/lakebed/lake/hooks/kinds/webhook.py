@@ -27,7 +27,7 @@ def run(context: HookContext) -> None:
     response = send(context, "POST", url, headers=headers, body=to_json(context.payload))
     if not is_success(response.status):
         hint = " (redirects are not followed)" if _is_redirect(response.status) else ""
-        raise HookFailed(f"the webhook answered with status {response.status}{hint}")
+        raise HookFailed(f"the webhook returned status {response.status}{hint}")
 
 
 def _with_query(url: str, query: list[tuple[str, Any]]) -> str:

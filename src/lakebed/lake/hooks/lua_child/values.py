@@ -42,7 +42,7 @@ class Values:
         if kind != "table":
             raise CallFailed(f"a {kind} cannot be used here")
         if depth > _DEPTH_MAX:
-            raise CallFailed("a table is nested too deeply, or holds itself")
+            raise CallFailed("a table is nested too deeply, or contains itself")
         items = {
             key: self.from_lua(each, depth + 1)
             for key, each in value.items()
