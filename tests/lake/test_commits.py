@@ -78,5 +78,5 @@ def test_the_files_of_a_commit(lake: Lake) -> None:
         data = b"".join(stream)
     assert (len(data), data[:4]) == (found.size, b"PAR1")
     assert files.find(REPOSITORY, FileKind.RANGE, metarange) is None
-    with pytest.raises(InvalidName, match=r"'../secret' is not the id of a range"):
+    with pytest.raises(InvalidName, match=r"'../secret' is not a valid range id"):
         files.find(REPOSITORY, FileKind.RANGE, "../secret")

@@ -162,7 +162,7 @@ def test_destinations_that_overlap_are_refused_by_name(lake: Lake) -> None:
 
 def test_sources_that_are_none(lake: Lake) -> None:
     namespace = outside(lake)
-    with pytest.raises(InvalidImport, match="must be the path of an object"):
+    with pytest.raises(InvalidImport, match="must be an object path"):
         ImportSource(namespace.address("x"), b"folder/")
     for wrong in (b"a\x00b", b"x" * 1025):
         with pytest.raises(InvalidImport, match="destination"):
@@ -268,7 +268,7 @@ def test_a_strict_import_refuses_files_that_are_no_objects(strays: Lake) -> None
 def test_a_folder_of_links_alone_says_so(strays: Lake) -> None:
     status = done(strays, start(strays, prefix(strays, folder="links")))
     assert not status.completed
-    assert "there are only symbolic links (1, such as local://data/links/a)" in (status.error or "")
+    assert "found only symbolic links (1, such as local://data/links/a)" in (status.error or "")
 
 
 def test_importing_again_without_changes_makes_no_commit(lake: Lake) -> None:
@@ -521,7 +521,7 @@ def test_an_import_that_kills_every_process_is_given_up(
     with dying_at(monkeypatch, run.ImportRun, "run", 1), pytest.raises(Died):
         waiting.catalog.import_runner.run_waiting()
     take_over(waiting)
-    assert "given up" in (done(waiting, import_id).error or "")
+    assert "abandoned" in (done(waiting, import_id).error or "")
 
 
 def test_a_branch_of_the_same_name_is_not_meant(waiting: Lake) -> None:

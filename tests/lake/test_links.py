@@ -78,7 +78,7 @@ def test_linking_again_to_something_else(lake: Lake, changes: dict[str, object])
 
 @pytest.mark.parametrize("changes", [{"branch": DEV}, {"path": b"b"}])
 def test_an_address_given_out_for_something_else(lake: Lake, changes: dict[str, object]) -> None:
-    with pytest.raises(InvalidLink, match="given out for"):
+    with pytest.raises(InvalidLink, match="issued for"):
         link(lake, give_out(lake), **changes)
 
 
@@ -104,7 +104,7 @@ def test_addresses_that_were_not_given_out(lake: Lake) -> None:
 
 def test_an_object_that_is_not_there_or_not_of_that_size(lake: Lake) -> None:
     given = give_out(lake, None)
-    with pytest.raises(InvalidLink, match="upload it first"):
+    with pytest.raises(InvalidLink, match="upload the object before"):
         link(lake, given)
     lake.block.put(given.address, [b"xyz"])
     with pytest.raises(InvalidLink, match="3 bytes"):
@@ -117,7 +117,7 @@ def test_a_link_expires(lake: Lake, caplog: pytest.LogCaptureFixture) -> None:
     lake.clock.ahead_seconds += lake.settings.link_life_seconds
     with caplog.at_level(logging.INFO, "lakebed.lake"), pytest.raises(LinkExpired):
         link(lake, given)
-    assert "a link was refused in repository lake: repos/" in caplog.text
+    assert "link refused in repository lake: repos/" in caplog.text
     assert not lake.exists(b"a")
 
 
@@ -183,7 +183,7 @@ def test_a_link_that_was_ended_is_refused(lake: Lake, *, consumed: bool) -> None
             link(lake, given, condition=if_absent)
     (upload,) = lake.reclaim.unfinished.list(REPOSITORY)
     lake.reclaim.unfinished.end(REPOSITORY, upload.id)
-    with pytest.raises(InvalidLink, match="was ended by an operator: ask for another address"):
+    with pytest.raises(InvalidLink, match="was ended by an operator: request another address"):
         link(lake, given)
     assert lake.exists(b"a") is consumed
 

@@ -86,7 +86,7 @@ def test_the_server_publishes_what_a_job_made(waiting: Lake) -> None:
     made = made_by_job(lake)
     report(lake, import_id, source, objects=3, metarange_id=made)
     report(lake, import_id, source, objects=3, metarange_id=made)  # it may be repeated
-    with pytest.raises(ImportOver, match="has got the metarange"):
+    with pytest.raises(ImportOver, match="already has metarange"):
         report(lake, import_id, source, metarange_id="0" * 64)
     assert lake.catalog.import_runner.run_waiting() == 1
     status = status_of(lake, import_id)
@@ -105,7 +105,7 @@ def test_who_may_report_and_on_what(waiting: Lake) -> None:
     fill(lake, *NAMES)
     source = prefix(lake, b"lake")
     import_id = begin(lake, source)
-    with pytest.raises(InvalidImport, match="was begun by ann"):
+    with pytest.raises(InvalidImport, match="was started by ann"):
         report(lake, import_id, source, by="bob")
     with pytest.raises(InvalidImport, match="other sources"):
         report(lake, import_id, prefix(lake, b"other"))
@@ -135,7 +135,7 @@ def test_a_job_that_is_silent_or_gives_up_or_is_canceled(waiting: Lake) -> None:
     assert runner.run_waiting() == 1
     error = report(lake, silent, source, metarange_id=made_by_job(lake)).error
     assert error is not None
-    assert "not heard of for 60 seconds" in error
+    assert "no heartbeat for 60 seconds" in error
     assert paths(lake) == []
 
 
@@ -200,28 +200,37 @@ def relative(entries: pa.Table) -> pa.Table:
 
 
 REFUSED: dict[str, tuple[Edit, str]] = {
-    "relative": (relative, "relative to the repository"),
-    "no such type": (changed("address_type", lambda _old: 7), "relative to the repository"),
+    "relative": (relative, "a relative address"),
+    "no such type": (changed("address_type", lambda _old: 7), "a relative address"),
     "another repository": (
         changed("address", lambda old: old.partition("://")[0] + "://lake/other/x"),
-        "not at .*://data/outside/",
+        "outside of .*://data/outside/",
     ),
     "out by dots": (changed("address", lambda old: old[:-3] + "../../x"), "cannot be imported"),
-    "another object": (changed("address", lambda old: old[:-1] + "3"), "not the entry that"),
-    "another identity": (changed("identity", lambda _old: b"x"), "not the entry that"),
-    "a content type": (changed("content_type", lambda _old: "text/html"), "not the entry that"),
-    "a checksum": (changed("checksum", lambda _old: "x"), "not the entry that"),
+    "another object": (
+        changed("address", lambda old: old[:-1] + "3"),
+        "differs from an imported one",
+    ),
+    "another identity": (changed("identity", lambda _old: b"x"), "differs from an imported one"),
+    "a content type": (
+        changed("content_type", lambda _old: "text/html"),
+        "differs from an imported one",
+    ),
+    "a checksum": (changed("checksum", lambda _old: "x"), "differs from an imported one"),
     "no ETag": (
         changed("metadata", lambda old: [(old[0][0], "*:")]),
-        "else than an ETag",
+        "an invalid ETag",
     ),
-    "no mark": (changed("metadata", lambda _old: []), "the storage called"),
+    "no mark": (changed("metadata", lambda _old: []), "lacks the storage's ETag"),
     "more metadata": (
         changed("metadata", lambda old: [*old, ("~", "x")]),
-        "the storage called",
+        "lacks the storage's ETag",
     ),
-    "less than nothing": (changed("size", lambda _old: -1), "a length below 0"),
-    "outside of destinations": (changed("key", lambda _old: b"lake/b/2~"), "not the entry that"),
+    "less than nothing": (changed("size", lambda _old: -1), "a negative size"),
+    "outside of destinations": (
+        changed("key", lambda _old: b"lake/b/2~"),
+        "differs from an imported one",
+    ),
     "in another folder": (
         lambda entries: changed("key", lambda _old: b"zz")(entries.slice(0, 3)),
         "1 keys outside of all destinations",
@@ -290,4 +299,4 @@ def test_a_commit_of_the_repository_is_no_import(waiting: Lake) -> None:
     waiting.upload(b"lake/secret", "secret", DEV)
     request = CommitRequest(committer="ann", message="m")
     made = HeadChanges(waiting.engine).commit(REPOSITORY, DEV, request).commit.metarange_id
-    assert "relative to the repository" in refusal(waiting, made)
+    assert "a relative address" in refusal(waiting, made)

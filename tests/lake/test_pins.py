@@ -85,7 +85,7 @@ def test_an_object_that_is_there_is_looked_at_as_ever(trusting: Lake) -> None:
 
 
 def test_by_default_an_object_must_be_there(lake: Lake) -> None:
-    with pytest.raises(InvalidLink, match="upload it first, and link it then"):
+    with pytest.raises(InvalidLink, match="upload the object before linking it"):
         link(lake)
 
 
@@ -124,7 +124,7 @@ def test_a_look_before_a_url_is_signed_is_a_first_read(trusting: Lake) -> None:
 def test_an_object_of_another_length_is_refused_and_not_pinned(trusting: Lake) -> None:
     stats = link(trusting)
     write(trusting, stats.address, "too long")
-    with pytest.raises(ChangedBytes, match="has 8 bytes and not 5"):
+    with pytest.raises(ChangedBytes, match="has 8 bytes, not 5"):
         trusting.text("main", b"a")
     assert pins(trusting) == []
     write(trusting, stats.address, "right")

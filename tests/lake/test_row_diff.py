@@ -151,7 +151,7 @@ def test_lines_that_are_left_out_are_a_cut() -> None:
     found = compare(b"id,v\n1,a\n2,b\n", b"id,v\n1,a\n2,b,c\n", "csv")
     assert not found.complete
     assert found.right_rows is None
-    assert "1 lines with another number of columns are left out." in found.limit
+    assert "1 lines with a different number of columns are omitted." in found.limit
 
 
 @pytest.mark.parametrize(

@@ -53,12 +53,12 @@ REQUESTS: dict[str, Any] = {
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ({"message": LONG}, "the message of a commit has at most 65536 bytes, and this one has"),
+        ({"message": LONG}, "the commit message has"),
         (
             {"message": "m", "metadata": {"a": "x" * (WORDS_BYTES_MAX - 1), "b": ""}},
-            "the metadata of a commit has at most 65536 bytes",
+            "bytes of names and values; at most 65536 are allowed",
         ),
-        ({"message": "m", "metadata": {LONG: ""}}, "the metadata of a commit has at most 65536"),
+        ({"message": "m", "metadata": {LONG: ""}}, "bytes of names and values; at most 65536"),
     ],
     ids=["message", "values", "name"],
 )

@@ -188,4 +188,4 @@ def test_by_default_what_is_not_there_is_not_linked(world: Server) -> None:
     body = {"staging": given_out, "checksum": "c", "size_bytes": 8}
     refused = world.call("PUT", BACKING, params={"path": "v"}, json=body)
     assert (refused.status_code, refused.json["kind"]) == (400, "invalid_link")
-    assert "upload it first, and link it then" in refused.text
+    assert "upload the object before linking it" in refused.text

@@ -125,7 +125,7 @@ def test_mistakes(world: Server) -> None:
         ({"source_branch": "main"}, 400, "both 'main'"),
         ({"source_branch": "none"}, 404, "branch not found"),
         ({"destination_branch": "no such/\x00"}, 404, "branch not found"),
-        ({"title": " "}, 400, "needs a title"),
+        ({"title": " "}, 400, "title of a pull request"),
     ):
         body = {"title": "t", "source_branch": "dev", "destination_branch": "main", **fields}
         answer = world.call("POST", PULLS, json=body)

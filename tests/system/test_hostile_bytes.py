@@ -178,7 +178,7 @@ def test_the_command_line_fails_on_bytes_that_are_cut_short(
         stored = put(client, repository_name, f"{size}", b"x" * size)
         os.truncate(stored, size - 1)
         uri = f"lakefs://{repository_name}/main/{size}"
-        assert f"has {size - 1} bytes and not {size}" in lakebed.error("fs", "cat", uri)
+        assert f"has {size - 1} bytes, not {size}" in lakebed.error("fs", "cat", uri)
         file = tmp_path / "file"
         assert f"has {size - 1} bytes" in lakebed.error("fs", "download", uri, str(file))
         assert not file.exists()

@@ -53,17 +53,9 @@ class Catalog:
     ) -> None:
         """Build the catalog on an engine and the engine's stores.
 
-        Args:
-            engine: The engine.
-            store: Also stores links, tasks, imports and pull requests.
-            block: Stores the objects.
-            runtime: Clock, randomness and concurrency.
-            settings: Times and limits, already validated by `CatalogSettings.check`.
-            links: Rules for linking.
-            run_in_background: Runs dumps and restores.
-            signer: Signs URLs if the storage does not.
-            runs_imports: Whether imports run in the background of this process. If not, another
-                process calls `import_runner` regularly.
+        `settings` must have passed `CatalogSettings.check`. `signer` signs URLs if the storage does
+        not. `run_in_background` runs dumps and restores. Without `runs_imports`, another process
+        calls `import_runner` regularly.
         """
         settings = settings or CatalogSettings()
         addresses = Addresses(runtime, settings)

@@ -72,34 +72,28 @@ def merge_request(
 
 
 def check_commit_words(message: str, metadata: Mapping[str, str]) -> None:
-    """Reject a message or metadata that clients cannot give to a commit.
-
-    Raises:
-        InvalidMetadata: One of them is too long, or a metadata key has the reserved prefix.
-    """
+    """Raise `InvalidMetadata` if a text is too long, or a metadata key has the reserved prefix."""
     if (size := len(message.encode())) > WORDS_BYTES_MAX:
         raise InvalidMetadata(
-            f"the message of a commit has at most {WORDS_BYTES_MAX} bytes, and this one has {size}"
+            f"the commit message has {size} bytes; at most {WORDS_BYTES_MAX} are allowed"
         )
     if (size := size_of(metadata)) > WORDS_BYTES_MAX:
         raise InvalidMetadata(
-            f"the metadata of a commit has at most {WORDS_BYTES_MAX} bytes, names and values"
-            f" together, and this has {size}"
+            f"the commit metadata has {size} bytes of names and values; at most {WORDS_BYTES_MAX}"
+            " are allowed"
         )
     for name in metadata:
         if name.startswith(RESERVED):
             raise InvalidMetadata(
-                f"the metadata of a commit must not have the name '{name}': names that begin with"
-                f" '{RESERVED}' are Lakebed's own; choose another one"
+                f"commit metadata cannot have the name '{name}': names that begin with '{RESERVED}'"
+                " are reserved for Lakebed"
             )
 
 
 def find_source(engine: Engine, repository: Repository, ref: str) -> Commit:
     """Return the commit of a ref before a branch is pointed to it.
 
-    Raises:
-        CommitRefused: A hook refused the commit.
-        RefNotFound, InvalidRef: The ref has no commit.
+    Raises `CommitRefused` if a hook refused the commit.
     """
     commit = engine.resolver.commit(repository, ref)
     engine.refusals.check(repository, ref, commit.id)

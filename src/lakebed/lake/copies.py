@@ -91,7 +91,6 @@ class _Copy:
 
     @property
     def repository(self) -> Repository:
-        """The destination repository."""
         return self.known.repository
 
 
@@ -142,18 +141,10 @@ class Copies:
     ) -> ObjectStats:
         """Copy an object to a path of a branch.
 
-        Args:
-            repository_id: The destination repository.
-            branch: The destination branch.
-            path: The destination path.
-            source_ref: The ref to copy from.
-            source_path: The object to copy.
-            source_repository_id: The source repository; defaults to the destination.
-            content_type: Of the copy; defaults to the source's.
-            metadata: Of the copy; defaults to the source's.
-            condition: Whether to write, given the existing entry.
-            invocation: The request, to detect a repeat of a conditional copy.
-            source_condition: Whether to copy, given the source entry.
+        `source_repository_id` defaults to the destination; `content_type` and `metadata` default to
+        the source's. `condition` and `source_condition` decide, given the existing and the source
+        entry, whether to copy. `invocation` identifies the request, to detect a repeat of a
+        conditional copy.
 
         Raises:
             InvalidPath, InvalidMetadata: The path or the metadata is invalid.
@@ -176,7 +167,7 @@ class Copies:
             source = self._engine.repositories.get(source_repository_id or repository_id)
         entry = self._find(source, source_ref, source_path)
         if source_condition is not None and not source_condition(entry):
-            raise PreconditionFailed(source_path, "the source is another object")
+            raise PreconditionFailed(source_path, "the source object does not match")
         self._purge_marks.check(source_path, stats_of(source.namespace, entry).address)
         kept = {name: value for name, value in entry.metadata.items() if name != REQUESTS}
         copy = _Copy(
@@ -231,12 +222,7 @@ class Copies:
         raise TooManyTries(f"setting the metadata of {quoted(path)}", _TRIES)
 
     def _find(self, repository: Repository, ref: str, path: bytes) -> Entry:
-        """Return an entry of a repository read earlier.
-
-        Raises:
-            EntryNotFound, RefNotFound, InvalidRef: The entry does not exist.
-            RepositoryNotFound: The repository has since been deleted.
-        """
+        """Return an entry of a repository; fails if the repository was since deleted."""
         found, entry = self._engine.reader.find(repository.id, ref, path)
         if found.unique_id != repository.unique_id:
             raise RepositoryNotFound(repository.id)
@@ -250,13 +236,13 @@ class Copies:
             try:
                 return self._share(copy, self._freshness.test(issued))
             except Stale:
-                _LOGGER.debug("%s grew too old to be shared by its age", issued)
+                _LOGGER.debug("%s is too old to be shared as recently created", issued)
         holder = self._find_holder(copy) if self._is_settled(copy, issued) else None
         if holder is not None:
             try:
                 return self._share(copy, self._has_not_expired(copy.source, holder))
             except Stale:
-                _LOGGER.debug("%s belongs to a commit that has expired", issued)
+                _LOGGER.debug("%s belongs to an expired commit", issued)
         return self._copy_bytes(copy)
 
     def _has_not_expired(self, repository: Repository, commit_id: CommitID) -> IsFresh:

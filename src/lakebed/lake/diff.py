@@ -42,11 +42,9 @@ class DifferencePage(EntryPage[Difference]):
     __slots__ = ()
 
     def __init__(self, page: EntryPage[DiffEntry]) -> None:
-        """Wrap a page of the engine."""
         super().__init__(page.rows, page.folded, has_more=page.has_more, values_of=_differences)
 
     def etags(self) -> pa.Array:
-        """Return the ETag of each row."""
         return etags(self.rows)
 
     def user_metadata(self) -> pa.MapArray | None:
@@ -73,7 +71,11 @@ def _difference(item: DiffEntry) -> Difference:
 
 
 class Differences:
-    """Lists differences of all repositories."""
+    """Lists differences of all repositories.
+
+    Methods raise `RepositoryNotFound`, `BranchNotFound`, `RefNotFound` or `InvalidRef` if a
+    repository, branch or ref does not exist.
+    """
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -82,11 +84,7 @@ class Differences:
     def list_uncommitted(
         self, repository_id: RepositoryID, branch: BranchID, query: EntryQuery
     ) -> DifferencePage:
-        """Return a page of uncommitted changes that differ from the branch head.
-
-        Raises:
-            RepositoryNotFound, BranchNotFound: The branch does not exist.
-        """
+        """Return a page of uncommitted changes that differ from the branch head."""
         return DifferencePage(self._engine.reader.list_changes(repository_id, branch, query))
 
     @traced("catalog.diff")
@@ -102,11 +100,7 @@ class Differences:
         """Return a page of differences of `right` from `left`.
 
         With `since_parting`, only changes of `right` since the merge base ("three dots");
-        otherwise all differences ("two dots").
-
-        Raises:
-            RepositoryNotFound, RefNotFound, InvalidRef: A side does not exist.
-            Invalid: The commits have no common ancestor.
+        otherwise all differences ("two dots"). Raises `Invalid` without a common ancestor.
         """
         engine = self._engine
         repository = engine.repositories.get(repository_id)

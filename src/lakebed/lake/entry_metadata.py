@@ -92,7 +92,7 @@ def split(metadata: Mapping[str, str]) -> Split:
 
 
 def for_headers(headers: Mapping[str, str]) -> dict[str, str]:
-    """Return the metadata that stores some of `HEADERS`."""
+    """Encode some of `HEADERS` as metadata."""
     return {_HEADER + name.lower(): value for name, value in headers.items()}
 
 
@@ -106,14 +106,14 @@ def headers_of(reserved: Mapping[str, str]) -> dict[str, str]:
 
 
 def for_parts(sizes: Sequence[int]) -> dict[str, str]:
-    """Return the metadata that stores the sizes of an object's parts, in order."""
+    """Encode the sizes of an object's parts, in order, as metadata."""
     runs = (f"{size}x{len(list(same))}" for size, same in groupby(sizes))
     text = ",".join(runs)
     return {_PARTS: text} if len(text) <= _PARTS_TEXT_MAX else {}
 
 
 def of_bytes(metadata: Mapping[str, str]) -> dict[str, str]:
-    """Return the metadata that describes the bytes of an entry and accompanies them."""
+    """Return the part of an entry's metadata that describes its bytes and accompanies copies."""
     names = (_PARTS, CHECKSUM, CONTENT, UNVERIFIED)
     return {name: metadata[name] for name in names if name in metadata}
 
@@ -136,7 +136,7 @@ def parts_of(reserved: Mapping[str, str], size: int) -> list[PartRange] | None:
 
 
 def for_checksum(checksum: Checksum | None) -> dict[str, str]:
-    """Return the metadata that stores the checksum of an object, if it has one."""
+    """Encode the checksum of an object, if it has one, as metadata."""
     return {} if checksum is None else {CHECKSUM: str(checksum)}
 
 
@@ -146,7 +146,7 @@ def checksum_of(reserved: Mapping[str, str]) -> Checksum | None:
 
 
 def for_requests(digests: Sequence[str]) -> dict[str, str]:
-    """Return the metadata that stores digests of requests, newest first."""
+    """Encode digests of requests, newest first, as metadata."""
     return {REQUESTS: ",".join(digests)} if digests else {}
 
 
@@ -158,7 +158,7 @@ def requests_of(entry: Entry | None) -> list[str]:
 
 
 def for_content(address: Address, etag: ETag) -> dict[str, str]:
-    """Return the metadata that stores the storage's ETag of an address."""
+    """Encode the storage's ETag of an address as metadata."""
     return {CONTENT: f"{_place(address)}:{etag}"}
 
 
@@ -178,7 +178,7 @@ def is_imported(reserved: Mapping[str, str]) -> bool:
 
 
 def for_unverified(address: Address) -> dict[str, str]:
-    """Return the metadata that marks the object at an address as unverified."""
+    """Return metadata to mark the object at an address as unverified."""
     return {UNVERIFIED: _place(address)}
 
 

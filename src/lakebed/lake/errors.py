@@ -145,7 +145,7 @@ class BadDigest(CatalogError, ValueError):
     kind = "bad_digest"
 
     def __init__(self, announced: str, found: str, *, what: str = "MD5") -> None:
-        super().__init__(f"the {what} of the bytes is {found}, and {announced} was announced")
+        super().__init__(f"{what} mismatch: {announced} was announced, {found} found")
 
 
 class MissingBytes(CatalogError):
@@ -154,7 +154,7 @@ class MissingBytes(CatalogError):
     kind = "missing_bytes"
 
     def __init__(self, path: bytes, address: object) -> None:
-        super().__init__(f"the data of {quoted(path)} is gone: there is no object at {address}")
+        super().__init__(f"the data of {quoted(path)} is missing: no object at {address}")
         self.path = path
 
 
@@ -166,8 +166,8 @@ class UnreadableAddress(MissingBytes):
     def __init__(self, path: bytes, address: str) -> None:
         LakebedError.__init__(
             self,
-            f"the data of {quoted(path)} cannot be read: its entry has the address {address!r},"
-            " which no storage here can have. `lakebed fsck` finds all such entries",
+            f"the data of {quoted(path)} cannot be read: its entry has the invalid address"
+            f" {address!r}; `lakebed fsck` finds all such entries",
         )
         self.path = path
 
@@ -188,7 +188,7 @@ class NothingLeft(CatalogError, NotFoundMixin):
     kind = "nothing_left"
 
     def __init__(self, repository: str) -> None:
-        super().__init__(f"no deleted repository {repository} has left anything to be purged")
+        super().__init__(f"no deleted repository {repository} has data left to purge")
 
 
 class InvalidPurge(CatalogError, ValueError):
@@ -205,14 +205,14 @@ class ChangedBytes(CatalogError):
     def __init__(self, path: bytes, address: object, how: str, *, imported: bool = False) -> None:
         if imported:
             super().__init__(
-                f"the data of {quoted(path)} changed since import: the object at {address} {how}."
-                " Import it again to have it as it is now"
+                f"the data of {quoted(path)} changed since import: the object at {address} {how};"
+                " import it again to get its current content"
             )
             return
         super().__init__(
-            f"the data of {quoted(path)} is not what was stored: the object at {address} {how}."
-            " Upload the data again; if it was committed, first delete it and commit that, since"
-            " the same data again is no change"
+            f"the data of {quoted(path)} is not what was stored: the object at {address} {how};"
+            " upload the data again (if it is committed, first delete it and commit the deletion:"
+            " uploading equal data is no change)"
         )
 
 
@@ -235,7 +235,7 @@ class AddressTaken(CatalogError):
 
     def __init__(self, address: object, repository: str) -> None:
         super().__init__(
-            f"{address} lies in the storage namespace of repository {repository}: copy the object"
+            f"{address} is in the storage namespace of repository {repository}: copy the object"
             " instead, or use an address outside of all repositories"
         )
 
@@ -247,9 +247,8 @@ class AddressClosed(CatalogError):
 
     def __init__(self, address: object, repository: str) -> None:
         super().__init__(
-            f"{address} lies in the storage namespace of repository {repository}, which was"
-            " deleted: what it left stays closed; copy the object to a place outside, in the"
-            " storage itself"
+            f"{address} is in the storage namespace of deleted repository {repository}: using the"
+            " storage itself, copy the object to an address outside of all repositories"
         )
 
 
@@ -269,8 +268,8 @@ class WrongAddress(CatalogError, ValueError):
 
     def __init__(self, upload_id: str, address: object) -> None:
         super().__init__(
-            f"the upload {upload_id} does not go to {address}: send the physical_address that came"
-            " with the upload's id"
+            f"upload {upload_id} does not have the address {address}: send the physical_address"
+            " returned with the upload's id"
         )
 
 
@@ -281,7 +280,7 @@ class UploadNotUnfinished(CatalogError, NotFoundMixin):
 
     def __init__(self, upload_id: str) -> None:
         super().__init__(
-            f"there is no unfinished upload {upload_id}: list them again, it may be over by now"
+            f"no unfinished upload {upload_id}: it may have ended; list the uploads again"
         )
 
 
@@ -317,7 +316,7 @@ class ChecksumUnknown(InvalidParts):
     def __init__(self, algorithm: str) -> None:
         super().__init__(
             f"the {algorithm} of the object cannot be checked: create the upload with this"
-            " algorithm, and with a type that it has"
+            " algorithm and a type that it supports"
         )
 
 
@@ -344,13 +343,11 @@ class NothingToImport(InvalidImport):
     def __init__(self, place: object, strays: str = "") -> None:
         """`strays` describes files at the source that are not objects, if any."""
         why = (
-            f"there are only {strays}, which are not imported"
+            f"found only {strays}, which cannot be imported"
             if strays
             else "check the path, and that the server can list it"
         )
-        super().__init__(
-            f"there is nothing to import at {place}: the branch was left as it is; {why}"
-        )
+        super().__init__(f"nothing to import at {place}: {why}; the branch is unchanged")
 
 
 class ImportOver(CatalogError):
@@ -369,8 +366,8 @@ class JobSilent(CatalogError):
 
     def __init__(self, seconds: float) -> None:
         super().__init__(
-            f"the Spark job of this import was not heard of for {seconds:g} seconds: nothing was"
-            " imported. Start it again"
+            f"the Spark job of this import sent no heartbeat for {seconds:g} seconds: nothing was"
+            " imported; start the import again"
         )
 
 
@@ -401,7 +398,7 @@ class PullBusy(CatalogError):
     kind = "pull_request_busy"
 
     def __init__(self, pull_id: str, how: str) -> None:
-        super().__init__(f"pull request {pull_id} {how}: look at it again, then try again")
+        super().__init__(f"pull request {pull_id} {how}: check its status, then retry")
 
 
 class InvalidRun(CatalogError, ValueError):
@@ -417,8 +414,8 @@ class ClocksDiffer(CatalogError):
 
     def __init__(self, seconds: float, how: str, skew_seconds: float) -> None:
         super().__init__(
-            f"the clock of this server is {seconds:.0f} seconds {how} that of the storage, and"
-            f" gc.skew_seconds is {skew_seconds:g}: nothing expires or is deleted until they agree"
+            f"the clock of this server is {seconds:.0f} seconds {how} the storage's, more than"
+            f" gc.skew_seconds ({skew_seconds:g}): nothing expires or is deleted until they agree"
         )
 
 

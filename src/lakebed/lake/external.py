@@ -54,17 +54,7 @@ class ExternalObjects:
     ) -> ObjectStats:
         """Stage an entry for an object without checking that the object exists.
 
-        Args:
-            repository_id: The destination repository.
-            branch: The destination branch.
-            path: The path of the entry.
-            address: The address of the object.
-            checksum: Of the content.
-            size: In bytes.
-            mtime: Modification time; defaults to now.
-            content_type: Media type.
-            metadata: User metadata.
-            condition: Whether to write, given the existing entry.
+        `mtime` defaults to now. `condition` decides, given the existing entry, whether to write.
 
         Raises:
             InvalidPath, InvalidMetadata: The path or the metadata is invalid.

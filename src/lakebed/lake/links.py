@@ -111,8 +111,6 @@ class PhysicalAddress:
 
 @dataclass(frozen=True, slots=True)
 class _Request:
-    """A request to link an object."""
-
     repository: Repository
     branch: BranchID
     path: bytes
@@ -124,7 +122,6 @@ class _Request:
 
     @property
     def name(self) -> bytes:
-        """The key of the link's record."""
         return self.issued.uid.encode()
 
     def wants(self, entry: Entry) -> bool:
@@ -203,16 +200,8 @@ class Links:
     ) -> ObjectStats:
         """Link the object uploaded to an address; a repeat returns the same result.
 
-        Args:
-            repository_id: The destination repository.
-            branch: The branch for which the address was issued.
-            path: The path for which the address was issued.
-            address: The address.
-            checksum: Of the object's content.
-            size: In bytes; defaults to the size of the stored object.
-            content_type: Media type.
-            metadata: User metadata.
-            condition: Whether to write, given the existing entry.
+        The address must have been issued for `branch` and `path`. `size` defaults to the size of
+        the stored object. `condition` decides, given the existing entry, whether to write.
 
         Raises:
             InvalidMetadata: The metadata is invalid.
@@ -246,7 +235,7 @@ class Links:
         try:
             link = self._consume(request)
         except InvalidLink as error:
-            _LOGGER.info("a link was refused in repository %s: %s", repository.id, error)
+            _LOGGER.info("link refused in repository %s: %s", repository.id, error)
             raise
         entry = _entry_of(link)
         if link.message.state == _CONSUMED:
@@ -271,8 +260,7 @@ class Links:
     def end(self, repository: Repository, name: bytes) -> bool:
         """Abort an unfinished link; return False if there is none.
 
-        Raises:
-            OutcomeUnknown: The link may be aborted.
+        Raises `OutcomeUnknown` if the link may be aborted.
         """
         links = self._links(repository)
         for _ in range(_TRIES):
@@ -297,17 +285,17 @@ class Links:
             record = links.find(request.name)
             if record is None:
                 raise InvalidLink(
-                    f"{request.issued} was not given out to be linked, or expired long ago"
+                    f"{request.issued} was not issued for linking, or expired long ago"
                 )
             self._check(record.message, request)
             if record.message.state == _ABORTED:
                 raise InvalidLink(
-                    f"{request.issued} was ended by an operator: ask for another address, and"
+                    f"{request.issued} was ended by an operator: request another address and"
                     " upload again"
                 )
             if record.message.state != _OPEN:
                 if not request.wants(_entry_of(record)):
-                    raise InvalidLink(f"{request.issued} was linked already, to something else")
+                    raise InvalidLink(f"{request.issued} was already linked with other arguments")
                 return record
             consumed = self._consumed_record(record.message, request)
             try:
@@ -323,12 +311,12 @@ class Links:
         given_out_for = (link.address, link.branch, link.path)
         if given_out_for != (str(request.issued), request.branch, request.path):
             raise InvalidLink(
-                f"{request.issued} was given out for {quoted(link.path)} on branch {link.branch}"
+                f"{request.issued} was issued for {quoted(link.path)} on branch {link.branch}"
             )
         if link.state == _OPEN and now_us(self._runtime) >= link.expires_us:
             raise LinkExpired(
-                f"{request.issued} expired at {to_datetime(link.expires_us)}: ask for another"
-                " address, and upload again"
+                f"{request.issued} expired at {to_datetime(link.expires_us)}: request another"
+                " address and upload again"
             )
 
     def _consumed_record(self, link: pb.Link, request: _Request) -> pb.Link:
@@ -352,8 +340,7 @@ class Links:
         info = self._block.head(address)
         if request.size not in {None, info.size}:
             raise InvalidLink(
-                f"the object at {address} has {info.size} bytes, and the request says"
-                f" {request.size}"
+                f"the object at {address} has {info.size} bytes, not {request.size} as requested"
             )
         return info
 
@@ -361,12 +348,11 @@ class Links:
         """Build the entry of a missing object from the client's arguments."""
         if self._require_object:
             raise InvalidLink(
-                f"there is no object at {address}: upload it first, and link it then"
+                f"no object at {address}: upload the object before linking it"
             ) from error
         if request.size is None:
             raise InvalidLink(
-                f"there is no object at {address}, and the request does not say how large it will"
-                " be: add size_bytes"
+                f"no object at {address}, and the request has no size for it: add size_bytes"
             ) from error
         return _new_entry(request, request.size, self._runtime.now(), for_unverified(address))
 
@@ -452,7 +438,7 @@ def _issued(repository: Repository, address: Address) -> ObjectPath:
         issued = ObjectPath.parse(repository.namespace.relative(address))
         if issued is not None and issued.repository_uid == repository.unique_id:
             return issued
-    raise InvalidLink(f"repository {repository.id} did not give out the address {address}")
+    raise InvalidLink(f"repository {repository.id} did not issue the address {address}")
 
 
 def _entry_of(link: _LinkRecord) -> Entry:

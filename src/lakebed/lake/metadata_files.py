@@ -28,7 +28,10 @@ class MetadataFile:
 
 
 class MetadataFiles:
-    """Finds and reads the committed metadata files of all repositories."""
+    """Finds and reads the committed metadata files of all repositories.
+
+    Methods raise `BlockError` if the storage refuses or fails.
+    """
 
     def __init__(self, engine: Engine, block: BlockStore) -> None:
         self._engine = engine
@@ -40,14 +43,11 @@ class MetadataFiles:
     ) -> MetadataFile | None:
         """Return a file, or None if it does not exist.
 
-        Raises:
-            RepositoryNotFound: The repository does not exist.
-            InvalidName: The id is malformed.
-            BlockError: The storage refused or failed.
+        Raises `RepositoryNotFound` for a missing repository, `InvalidName` for a malformed id.
         """
         namespace = self._engine.repositories.get(repository_id).namespace
         if not (file_id.isascii() and file_id.isalnum()):
-            raise InvalidName(f"'{file_id}' is not the id of a {kind}: ids have letters and digits")
+            raise InvalidName(f"'{file_id}' is not a valid {kind} id: use letters and digits")
         if kind is FileKind.RANGE:
             address = namespace.address(range_path(RangeID(file_id)))
         else:
@@ -59,9 +59,4 @@ class MetadataFiles:
 
     @traced("catalog.read_metadata_file")
     def read(self, file: MetadataFile) -> ByteStream:
-        """Return the bytes of a file.
-
-        Raises:
-            BlockError: The storage refused or failed.
-        """
         return self._block.get(file.address)

@@ -72,11 +72,7 @@ class ObjectStats:
 
     @property
     def address(self) -> Address:
-        """The object's address.
-
-        Raises:
-            UnreadableAddress: The address of the entry is invalid.
-        """
+        """The object's address; raises `UnreadableAddress` if the entry's address is invalid."""
         if isinstance(self.location, str):
             raise UnreadableAddress(self.path, self.location)
         return self.location
@@ -198,47 +194,34 @@ def identity_of(size: int, checksum: str, content_type: str, metadata: Mapping[s
 
 
 def check_path(path: bytes) -> None:
-    """Check the path of an object.
-
-    Raises:
-        InvalidPath: The path is empty or too long.
-    """
+    """Raise `InvalidPath` if the path of an object is empty or too long."""
     if not path:
         raise InvalidPath("the path of an object must not be empty")
     if len(path) > PATH_BYTES_MAX:
         raise InvalidPath(
-            f"the path of an object has at most {PATH_BYTES_MAX} bytes, and this one has"
-            f" {len(path)}"
+            f"the object path has {len(path)} bytes; at most {PATH_BYTES_MAX} are allowed"
         )
 
 
 def check_metadata(metadata: Mapping[str, str]) -> None:
-    """Check that metadata fits into the headers of an S3 response.
-
-    Raises:
-        InvalidMetadata: The metadata is too large.
-    """
+    """Raise `InvalidMetadata` if metadata does not fit into the headers of an S3 response."""
     if len(metadata) > METADATA_NAMES_MAX:
         raise InvalidMetadata(
-            f"the metadata of an object has at most {METADATA_NAMES_MAX} names, and this has"
-            f" {len(metadata)}"
+            f"the object metadata has {len(metadata)} names; at most {METADATA_NAMES_MAX} are"
+            " allowed"
         )
     size = sum(len(name.encode()) + len(value.encode()) for name, value in metadata.items())
     if size > METADATA_BYTES_MAX:
         raise InvalidMetadata(
-            f"the metadata of an object has at most {METADATA_BYTES_MAX} bytes, names and values"
-            f" together, and this has {size}"
+            f"the object metadata has {size} bytes of names and values; at most"
+            f" {METADATA_BYTES_MAX} are allowed"
         )
 
 
 def check_header(what: str, text: str) -> None:
-    """Check a text returned as a response header, such as a content type or checksum.
-
-    Raises:
-        InvalidMetadata: The text is too long or not printable ASCII.
-    """
+    """Raise `InvalidMetadata` if a text, such as a content type, cannot be a response header."""
     if len(text) > _HEADER_CHARACTERS_MAX or not (text.isascii() and text.isprintable()):
         raise InvalidMetadata(
-            f"the {what} of an object has at most {_HEADER_CHARACTERS_MAX} characters, all of them"
-            f" printable ASCII; this one has {len(text)}"
+            f"the {what} of an object must be printable ASCII of at most {_HEADER_CHARACTERS_MAX}"
+            f" characters; this one has {len(text)}"
         )

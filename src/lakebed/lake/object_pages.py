@@ -20,7 +20,6 @@ class ObjectPage(EntryPage[ObjectStats]):
     __slots__ = ("_repository",)
 
     def __init__(self, repository: Repository, page: EntryPage[Entry]) -> None:
-        """Wrap a page of entries of a repository."""
         source = page.follows_from
         super().__init__(
             page.rows,
@@ -52,7 +51,6 @@ class ObjectPage(EntryPage[ObjectStats]):
         return "", pa.array(found, pa.string())
 
     def etags(self) -> pa.Array:
-        """Return the ETag of each row."""
         return etags(self.rows)
 
     def user_metadata(self) -> pa.MapArray | None:

@@ -36,7 +36,11 @@ class NotDeleted:
 
 
 class Objects:
-    """Reads, lists and deletes the objects of all repositories."""
+    """Reads, lists and deletes the objects of all repositories.
+
+    Methods raise `RepositoryNotFound`, `RefNotFound` or `InvalidRef` if a repository or ref does
+    not exist.
+    """
 
     def __init__(
         self,
@@ -56,12 +60,7 @@ class Objects:
 
     @traced("catalog.stat")
     def stat(self, repository_id: RepositoryID, ref: str, path: bytes) -> ObjectStats:
-        """Return the properties of an object.
-
-        Raises:
-            RepositoryNotFound, RefNotFound, InvalidRef: The ref does not exist.
-            EntryNotFound: The object does not exist.
-        """
+        """Return the properties of an object; raise `EntryNotFound` if it does not exist."""
         repository, entry = self._engine.reader.find(repository_id, ref, path)
         return with_pin(repository, entry, ref)
 
@@ -118,27 +117,18 @@ class Objects:
     def presign(self, stats: ObjectStats) -> PresignedURL:
         """Return a URL for reading an object for a limited time; see also `check_bytes`.
 
-        Raises:
-            NotSupported: Neither the storage nor the server signs URLs.
+        Raises `NotSupported` if neither the storage nor the server signs URLs.
         """
         return self._presigning.to_read(stats.address, stats.size)
 
     @traced("catalog.list_objects")
     def list_objects(self, repository_id: RepositoryID, ref: str, query: EntryQuery) -> ObjectPage:
-        """Return a page of objects and common prefixes of a ref, in order of their paths.
-
-        Raises:
-            RepositoryNotFound, RefNotFound, InvalidRef: The ref does not exist.
-        """
+        """Return a page of objects and common prefixes of a ref, in order of their paths."""
         return ObjectPage(*self._engine.reader.list_entries(repository_id, ref, query))
 
     @traced("catalog.check_writable")
     def check_writable(self, repository_id: RepositoryID, branch: BranchID) -> None:
-        """Check that the branch accepts writes.
-
-        Raises:
-            RepositoryNotFound, ReadOnly, BranchNotFound, Protected: The branch is not writable.
-        """
+        """Raise `ReadOnly`, `BranchNotFound` or `Protected` if the branch is not writable."""
         self._engine.readings.to_write(repository_id, branch)
 
     @traced("catalog.delete")
@@ -147,7 +137,7 @@ class Objects:
 
         Raises:
             InvalidPath: The path is invalid.
-            RepositoryNotFound, ReadOnly, BranchNotFound, Protected: The branch is not writable.
+            ReadOnly, BranchNotFound, Protected: The branch is not writable.
             TooManyTries, OutcomeUnknown: The deletion may have been staged.
         """
         check_path(path)
@@ -160,8 +150,7 @@ class Objects:
     ) -> list[NotDeleted]:
         """Delete many objects as `delete` does; return the failures.
 
-        Raises:
-            RepositoryNotFound, ReadOnly, BranchNotFound, Protected: The branch is not writable.
+        Raises `ReadOnly`, `BranchNotFound` or `Protected` if the branch is not writable.
         """
         self._engine.readings.to_write(repository_id, branch)
 

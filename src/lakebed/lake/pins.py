@@ -121,7 +121,9 @@ class Pins:
             except PredicateFailed:
                 continue
             except BlockError as error:
-                _LOGGER.warning("pins of repository %s are left alone: %s", repository.id, error)
+                _LOGGER.warning(
+                    "pins of repository %s were not cleaned up: %s", repository.id, error
+                )
                 break
         names = [*broken, *(record.name for record in records)]
         if len(names) == LOOKS_MAX:
@@ -166,14 +168,14 @@ def _held_to(pin: pb.Pin, stats: ObjectStats) -> ETag:
 def replaced(stats: ObjectStats) -> ChangedBytes:
     """Return the error for an object that was replaced in the storage."""
     if entry_metadata.is_imported(stats.reserved):
-        return changed(stats, "is not the one that was imported")
+        return changed(stats, "is not the imported one")
     how = "that was linked" if stats.pin is None else "that was read first"
     return changed(stats, f"is not the one {how}")
 
 
 def resized(stats: ObjectStats, size: int) -> ChangedBytes:
     """Return the error for an object of a different size."""
-    return changed(stats, f"has {size} bytes and not {stats.size}")
+    return changed(stats, f"has {size} bytes, not {stats.size}")
 
 
 def changed(stats: ObjectStats, how: str) -> ChangedBytes:

@@ -11,22 +11,14 @@ from lakebed.block import Address, InvalidAddress, Namespace
 
 
 def parse_namespace(url: str) -> Namespace:
-    """Parse the storage namespace given by a client.
-
-    Raises:
-        InvalidAddress: Not a storage URL, or a URL with a component ``.`` or ``..``.
-    """
+    """Parse a client's storage namespace; raise `InvalidAddress` if invalid or with dots."""
     namespace = Namespace.parse(url)
     _refuse_dots(namespace, namespace.prefix)
     return namespace
 
 
 def parse_address(url: str) -> Address:
-    """Parse the address given by a client.
-
-    Raises:
-        InvalidAddress: Not an object URL, or a URL with a component ``.`` or ``..``.
-    """
+    """Parse a client's object address; raise `InvalidAddress` if invalid or with dots."""
     address = Address.parse(url)
     _refuse_dots(address, address.path)
     return address
@@ -44,6 +36,5 @@ def spelling_of(place: Namespace | Address) -> str:
 def _refuse_dots(place: Namespace | Address, path: str) -> None:
     if not {".", ".."}.isdisjoint(path.split("/")):
         raise InvalidAddress(
-            f"{place} cannot be used: no component of its path may be '.' or '..'; write the place"
-            " that is meant"
+            f"{place} cannot be used: its path must not have a component '.' or '..'"
         )

@@ -25,7 +25,7 @@ class Signer(Protocol):
 
 
 class Presigning:
-    """Presigns URLs by the storage or by the server's signer."""
+    """Presigns URLs by storage or server; raises `NotSupported` if neither signs them."""
 
     def __init__(
         self, block: BlockStore, runtime: Runtime, *, life_seconds: float, signer: Signer | None
@@ -43,11 +43,7 @@ class Presigning:
         """Whether parts of uploads have URLs."""
 
     def to_read(self, address: Address, size: int | None = None) -> PresignedURL:
-        """Return a URL to read an object by GET; only server-signed URLs enforce `size`.
-
-        Raises:
-            NotSupported: Neither the storage nor the server signs URLs.
-        """
+        """Return a URL to read an object by GET; only server-signed URLs enforce `size`."""
         expires = self._expires()
         if self._signer is not None:
             return PresignedURL(self._signer.sign("GET", address, expires, size), _moment(expires))
@@ -55,11 +51,7 @@ class Presigning:
         return PresignedURL(url, _moment(expires))
 
     def to_create(self, address: Address) -> PresignedURL:
-        """Return a URL to create an object by PUT.
-
-        Raises:
-            NotSupported: Neither the storage nor the server signs URLs.
-        """
+        """Return a URL to create an object by PUT."""
         expires = self._expires()
         if self._signer is not None:
             return PresignedURL(self._signer.sign("PUT", address, expires), _moment(expires))
@@ -67,20 +59,14 @@ class Presigning:
         return PresignedURL(url, _moment(expires))
 
     def check_parts_supported(self) -> None:
-        """Check that URLs for parts of uploads are supported.
-
-        Raises:
-            NotSupported: URLs for parts are not supported.
-        """
+        """Raise `NotSupported` if there are no URLs for parts of uploads."""
         if not self.parts_supported:
-            raise NotSupported(f"there are no presigned URLs for parts on {self._block.scheme}")
+            raise NotSupported(
+                f"presigned URLs for parts are not supported on {self._block.scheme}"
+            )
 
     def to_send_part(self, address: Address, upload_id: UploadId, number: int) -> PresignedURL:
-        """Return a URL to upload one part by PUT.
-
-        Raises:
-            NotSupported: Neither the storage nor the server signs URLs for parts.
-        """
+        """Return a URL to upload one part by PUT."""
         self.check_parts_supported()
         expires, life = self._expires(), self._life_seconds
         if self._signer is not None:

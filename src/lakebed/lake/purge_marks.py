@@ -42,8 +42,7 @@ class PurgeMarks:
     def add(self, address: Address, mark: pb.Purge) -> bool:
         """Mark an object; return False if it already has a mark, which is left unchanged.
 
-        Raises:
-            TooManyTries, StoreUnavailable: The object may not be marked.
+        Raises `TooManyTries` or `StoreUnavailable` if the object may not be marked.
         """
         for _ in range(_TRIES):
             try:
@@ -88,9 +87,7 @@ class PurgeMarks:
     def restore(self, repository: Repository, block: BlockStore) -> int:
         """Recreate the marks from the purge files of a namespace; return the number of new marks.
 
-        Raises:
-            DamagedFile, ForeignFile: A file is not a valid purge file.
-            BlockError: The storage refused or failed.
+        Raises `DamagedFile` or `ForeignFile` for an invalid purge file.
         """
         return sum(
             self.add(address, mark)

@@ -48,8 +48,6 @@ class ProtectionRules:
 
 
 class _Rules(NamedTuple):
-    """Protection rules to be stored."""
-
     patterns: Sequence[str]
     strict: Mapping[str, bool]
     """Strictness per pattern; patterns without an entry keep their current value."""
@@ -65,7 +63,11 @@ class MergeBase:
 
 
 class Refs:
-    """Reads the refs of all repositories; changes protection rules; dumps and restores."""
+    """Reads the refs of all repositories; changes protection rules; dumps and restores.
+
+    Methods raise `RepositoryNotFound`, `BranchNotFound`, `TagNotFound`, `RefNotFound` or
+    `InvalidRef` if a repository or ref does not exist.
+    """
 
     def __init__(
         self,
@@ -91,22 +93,13 @@ class Refs:
         after: str = "",
         show_hidden: bool = False,
     ) -> Iterator[Branch]:
-        """Yield branches with a name prefix, in order, after the name `after`.
-
-        Raises:
-            RepositoryNotFound: The repository does not exist.
-        """
+        """Yield branches with a name prefix, in order, after the name `after`."""
         repository = self._engine.repositories.get(repository_id)
         found = self._engine.branches.list(repository, prefix=prefix, after=after)
         return (branch for branch in found if show_hidden or not branch.hidden)
 
     @traced("catalog.get_branch")
     def get_branch(self, repository_id: RepositoryID, branch: BranchID) -> Branch:
-        """Return a branch.
-
-        Raises:
-            RepositoryNotFound, BranchNotFound: The branch does not exist.
-        """
         return self._engine.branches.get(self._engine.repositories.get(repository_id), branch)
 
     # Tags
@@ -114,49 +107,31 @@ class Refs:
     def list_tags(
         self, repository_id: RepositoryID, *, prefix: str = "", after: str = ""
     ) -> Iterator[Tag]:
-        """Yield tags with a name prefix, in order, after the name `after`.
-
-        Raises:
-            RepositoryNotFound: The repository does not exist.
-        """
+        """Yield tags with a name prefix, in order, after the name `after`."""
         repository = self._engine.repositories.get(repository_id)
         return self._engine.tags.list(repository, prefix=prefix, after=after)
 
     @traced("catalog.get_tag")
     def get_tag(self, repository_id: RepositoryID, tag: TagID) -> Tag:
-        """Return a tag.
-
-        Raises:
-            RepositoryNotFound, TagNotFound: The tag does not exist.
-        """
         return self._engine.tags.get(self._engine.repositories.get(repository_id), tag)
 
     # History
 
     @traced("catalog.get_commit")
     def get_commit(self, repository_id: RepositoryID, ref: str) -> Commit:
-        """Return the commit of a ref; of a branch, its head.
-
-        Raises:
-            RepositoryNotFound, RefNotFound, InvalidRef: The ref has no commit.
-        """
+        """Return the commit of a ref; of a branch, its head."""
         repository, commit_id = self._engine.readings.commit_of(repository_id, ref)
         return self._engine.commits.get(repository, commit_id)
 
     @traced("catalog.get_judged_commit")
     def get_judged_commit(self, repository_id: RepositoryID, ref: str) -> tuple[Commit, str | None]:
-        """Return the commit of a ref, and the hook that refused it, or None if none did.
-
-        Raises:
-            RepositoryNotFound, RefNotFound, InvalidRef: The ref has no commit.
-        """
+        """Return the commit of a ref, and the hook that refused it, or None if none did."""
         repository, commit_id, refused_by = self._find_judged(repository_id, ref)
         return self._engine.commits.get(repository, commit_id), refused_by
 
     def _find_judged(
         self, repository_id: RepositoryID, ref: str
     ) -> tuple[Repository, CommitID, str | None]:
-        """Return a repository, the commit of a ref, and the hook that refused the commit."""
         repository, commit_id = self._engine.readings.commit_of(repository_id, ref)
         return repository, commit_id, self._engine.refusals.find(repository, ref, commit_id)
 
@@ -188,9 +163,6 @@ class Refs:
             paths: With paths or prefixes, show only commits that changed one of them.
             prefixes: See `paths`.
             look_ahead: Determine whether more commits follow, which may take a search.
-
-        Raises:
-            RepositoryNotFound, RefNotFound, InvalidRef, CommitNotFound: A ref or commit is missing.
         """
         repository, head, refused_by = self._find_judged(repository_id, ref)
         resolver = self._engine.resolver
@@ -212,11 +184,9 @@ class Refs:
     def find_merge_base(
         self, repository_id: RepositoryID, source: str, destination: str
     ) -> MergeBase:
-        """Return the best common ancestor of two refs, and their commits.
+        """Return the best common ancestor of two refs, with their commits.
 
-        Raises:
-            RepositoryNotFound, RefNotFound, InvalidRef: A ref does not exist.
-            Invalid: The refs have no common ancestor.
+        Raises `Invalid` if the refs have no common ancestor.
         """
         repository = self._engine.repositories.get(repository_id)
         left = self._engine.resolver.commit(repository, source)
@@ -227,11 +197,7 @@ class Refs:
 
     @traced("catalog.get_protection")
     def get_protection(self, repository_id: RepositoryID) -> ProtectionRules:
-        """Return the branch protection rules of a repository.
-
-        Raises:
-            RepositoryNotFound: The repository does not exist.
-        """
+        """Return the branch protection rules of a repository."""
         found = self._engine.protection.get(self._engine.repositories.get(repository_id))
         return ProtectionRules(found.patterns, found.strict, _version_of(found.predicate))
 
@@ -250,7 +216,6 @@ class Refs:
         their value: a client that knows only patterns must not remove this protection.
 
         Raises:
-            RepositoryNotFound: The repository does not exist.
             Invalid: A pattern can match no branch.
             PreconditionFailed: The rules have changed since `version`; nothing was written.
             TooManyTries: Concurrent changes kept winning.
@@ -304,12 +269,7 @@ class Refs:
 
     @traced("catalog.dump_refs")
     def dump(self, repository_id: RepositoryID) -> DumpID:
-        """Write all branches, tags and commits into the repository's storage namespace.
-
-        Raises:
-            RepositoryNotFound: The repository does not exist.
-            BlockError: The storage refused or failed.
-        """
+        """Write all branches, tags and commits into the repository's storage namespace."""
         repository = self._engine.repositories.get(repository_id)
         return dump_refs(self._store, self._block, self._runtime, repository).dump_id
 

@@ -86,8 +86,7 @@ class Attempt:
     def __call__(self, found: Entry | None) -> Entry | None:
         """Return the entry to stage, or None if the request already took effect.
 
-        Raises:
-            PreconditionFailed: The condition does not hold.
+        Raises `PreconditionFailed` if the condition does not hold.
         """
         kept = requests_of(found)
         if not set(self._own).isdisjoint(kept):

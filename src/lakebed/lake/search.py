@@ -44,9 +44,6 @@ class ObjectSearch:
         """Find objects of a ref whose paths contain a text after the prefix, ignoring case.
 
         Scans at least one listing, so repeating from `last` reaches the end.
-
-        Raises:
-            RepositoryNotFound, RefNotFound, InvalidRef: The ref does not exist.
         """
         until = self._runtime.monotonic() + SECONDS_MAX
         wanted = text.casefold()

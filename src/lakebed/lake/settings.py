@@ -87,8 +87,7 @@ class CatalogSettings:
     def check(self, engine: EngineSettings) -> None:
         """Reject settings that could lose data or make operations fail.
 
-        Raises:
-            InvalidSettings: Two settings contradict each other; the message names both.
+        Raises `InvalidSettings` if two settings contradict each other; the message names both.
         """
         for name in self.__slots__:
             value = getattr(self, name)
@@ -107,15 +106,15 @@ class CatalogSettings:
             raise InvalidSettings(
                 f"gap_seconds ({self.gap_seconds:g}) must be at least scan_limit_seconds"
                 f" ({scan_limit:g}) and skew_seconds ({self.skew_seconds:g}) together: by another"
-                " server's clock, two looks of garbage collection could be one"
+                " server's clock, two marking phases of garbage collection could coincide"
             )
         request = self.longest_request_seconds
         self._at_least("gap_seconds", self.gap_seconds, 1, "longest_request_seconds", request)
         if engine.grace_seconds <= self.longest_request_seconds:
             raise InvalidSettings(
                 f"grace_seconds ({engine.grace_seconds:g}) must be above longest_request_seconds"
-                f" ({self.longest_request_seconds:g}): what a request reads would be cleaned up"
-                " under it"
+                f" ({self.longest_request_seconds:g}): records read by a request would be"
+                " cleaned up during it"
             )
 
     @staticmethod
@@ -124,5 +123,5 @@ class CatalogSettings:
             often = "twice " if times > 1 else ""
             raise InvalidSettings(
                 f"{name} ({value:g}) must be at least {often}{other} ({least:g}): garbage"
-                " collection would take what is still in use"
+                " collection would delete objects still in use"
             )

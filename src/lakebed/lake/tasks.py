@@ -44,7 +44,7 @@ RESTORE_REFS: Final = "restore_refs"
 
 _BEATS_A_TIMEOUT: Final = 4
 _TRIES: Final = 5
-_INTERNAL: Final = "internal error: the log of the server has the details under this task's id"
+_INTERNAL: Final = "internal error: see the server's log for this task's id"
 
 _LOGGER: Final = logging.getLogger(__name__)
 
@@ -73,7 +73,10 @@ def run_inline(work: Callable[[], None]) -> None:
 
 
 class Tasks:
-    """Starts tasks of all repositories and reads their status."""
+    """Starts tasks of all repositories and reads their status.
+
+    Methods raise `RepositoryNotFound` if the repository does not exist.
+    """
 
     def __init__(
         self,
@@ -93,22 +96,12 @@ class Tasks:
 
     @traced("catalog.start_dump")
     def start_dump(self, repository_id: RepositoryID) -> TaskID:
-        """Start a dump of all refs of a repository.
-
-        Raises:
-            RepositoryNotFound: The repository does not exist.
-        """
         repository = self._engine.repositories.get(repository_id)
         return self.start(repository, DUMP_REFS, lambda: self._refs.dump(repository_id))
 
     @traced("catalog.start_restore")
     def start_restore(self, repository_id: RepositoryID, dump_id: DumpID) -> TaskID:
-        """Start restoring a dump into a bare repository.
-
-        Raises:
-            RepositoryNotFound: The repository does not exist.
-            Invalid: The repository is not bare.
-        """
+        """Start restoring a dump; raise `Invalid` if the repository is not bare."""
         repository = self._engine.repositories.get(repository_id)
         is_restored(self._store, repository, dump_id)  # raises if the repository is not bare
 
@@ -120,12 +113,7 @@ class Tasks:
 
     @traced("catalog.task_status")
     def status(self, repository_id: RepositoryID, task_id: TaskID, kind: str) -> TaskStatus:
-        """Return the status of a task of a kind.
-
-        Raises:
-            RepositoryNotFound: The repository does not exist.
-            TaskNotFound: The task does not exist, or its record was removed.
-        """
+        """Return the status of a task; raise `TaskNotFound` if missing or already removed."""
         repository = self._engine.repositories.get(repository_id)
         record = self._records(repository).find(task_id.encode())
         if record is None or record.message.kind != kind:

@@ -171,11 +171,7 @@ class Stager:
         self._freshness = freshness
 
     def check(self, known: Reading, path: bytes, condition: Condition) -> None:
-        """Reject a write early if its condition does not hold now.
-
-        Raises:
-            PreconditionFailed: The condition does not hold.
-        """
+        """Raise `PreconditionFailed` early if the condition of a write does not hold now."""
         check_condition(condition, path, self._reader.look(known, path)[0])
 
     def put(
@@ -270,7 +266,7 @@ class Stager:
         try:
             self._block.delete(address)
         except BlockError as error:
-            _LOGGER.warning("%s was not removed and is garbage now: %s", address, error)
+            _LOGGER.warning("%s was not deleted and is now garbage: %s", address, error)
 
 
 def or_done(condition: Condition | None, entry: Entry) -> Condition | None:
@@ -309,16 +305,9 @@ class Uploads:
     ) -> ObjectStats:
         """Store an object and stage it; once this returns, all reads see it or a newer one.
 
-        Args:
-            repository_id: The destination repository.
-            branch: The destination branch.
-            path: The path of the object.
-            chunks: The bytes. If iterating raises, nothing is written and the exception propagates.
-            content_type: Media type.
-            metadata: User metadata.
-            condition: Whether to write, given the existing entry.
-            invocation: The request, to detect a repeat of a conditional write.
-            proof: Verifies the bytes; the verified checksum is stored with the object.
+        If iterating `chunks` raises, nothing is written and the exception propagates. `condition`
+        decides, given the existing entry, whether to write; `invocation` identifies the request, to
+        detect a repeat. The checksum verified by `proof` is stored with the object.
 
         Raises:
             InvalidPath, InvalidMetadata: The path or the metadata is invalid.

@@ -54,7 +54,7 @@ class Usage:
         try:
             self.flush()
         except (OutcomeUnknown, TooManyTries) as error:  # counting must not fail a request
-            _LOGGER.warning("the count of requests could not be stored: %s", error)
+            _LOGGER.warning("the request count could not be stored: %s", error)
 
     def flush(self) -> None:
         """Add the pending count to the record of this month.
@@ -75,11 +75,7 @@ class Usage:
             raise
 
     def report(self) -> list[MonthlyUsage]:
-        """Return the counts by month, without counts pending in other processes.
-
-        Raises:
-            OutcomeUnknown, TooManyTries: The store failed.
-        """
+        """Return the counts by month, without counts pending in other processes."""
         self.flush()
         found: list[MonthlyUsage] = []
         for item in self._store.scan(METADATA_PARTITION, _PREFIX):
@@ -90,7 +86,6 @@ class Usage:
         return found
 
     def installation_id(self) -> str:
-        """Return the id of the installation."""
         return installation_id(self._store, self._runtime)
 
     def _add(self, counted: int) -> None:

@@ -34,8 +34,8 @@ def test_wrong_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     captured = capsys.readouterr()
     problems = {Path(each["file"]).name: each["problem"] for each in json.loads(captured.out)}
     assert problems["a"] is problems["d"] is None
-    assert "is also that of" in problems["b"]
-    assert "there is no event 'pre-comit'" in problems["c"]
+    assert "is already used by" in problems["b"]
+    assert "unknown event 'pre-comit'" in problems["c"]
     assert "2 of 4 action files cannot be used" in captured.err
 
 

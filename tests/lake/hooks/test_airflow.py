@@ -148,13 +148,13 @@ def test_the_end_is_awaited(server: BadServer, airflow: Airflow, version: str) -
 
 def test_a_run_that_fails_fails_the_hook(server: BadServer, airflow: Airflow) -> None:
     airflow.states = ["running", "failed"]
-    assert trigger(server, Hasty(), wait_for_dag=True).error == "the DAG's run failed"
+    assert trigger(server, Hasty(), wait_for_dag=True).error == "the DAG run failed"
 
 
 def test_a_run_that_takes_too_long_fails_the_hook(server: BadServer, airflow: Airflow) -> None:
     airflow.states = ["running"] * 100
     ran = trigger(server, Hasty(), wait_for_dag=True, timeout="1m")
-    assert "took too long" in str(ran.error)
+    assert "timed out" in str(ran.error)
     assert len(airflow.states) > 80
 
 
@@ -170,9 +170,9 @@ def test_an_event_that_is_delivered_again_starts_no_second_run(
 @pytest.mark.parametrize(
     ("more", "error"),
     [
-        ({"password": "wrong-one"}, "Airflow did not start the DAG: it answered 401"),
-        ({"password": "wrong-one", "api_version": "v2"}, "Airflow gave no token: it answered 401"),
-        ({"dag_id": "none"}, "Airflow did not start the DAG: it answered 404"),
+        ({"password": "wrong-one"}, "Airflow did not start the DAG: status 401"),
+        ({"password": "wrong-one", "api_version": "v2"}, "Airflow returned no token: status 401"),
+        ({"dag_id": "none"}, "Airflow did not start the DAG: status 404"),
     ],
 )
 def test_what_airflow_refuses(server: BadServer, more: dict[str, Any], error: str) -> None:

@@ -497,7 +497,7 @@ def test_trials_are_bounded(lake: HookLake, monkeypatch: pytest.MonkeyPatch) -> 
 
     for _ in range(TRIALS_MAX):
         begin()
-    with pytest.raises(TooManyTrials, match="try again"):
+    with pytest.raises(TooManyTrials, match="retry when one"):
         begin()
     waiting.pop()()
     assert begin().run_id is not None

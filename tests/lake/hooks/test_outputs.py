@@ -30,7 +30,7 @@ def test_it_is_cut_with_a_note() -> None:
     output = new_output(bytes_max=10)
     for _ in range(5):
         output.write("abcd")
-    assert output.content() == b"abcdabcdab\n[cut here: the output has more than 10 bytes]\n"
+    assert output.content() == b"abcdabcdab\n[truncated: the output has more than 10 bytes]\n"
     output.flush()
     assert len(output.content()) < 100
 

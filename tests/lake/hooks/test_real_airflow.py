@@ -80,7 +80,7 @@ def test_a_run_is_started_once_and_awaited(url: str) -> None:
         assert started["state"] == "queued"
         assert started["conf"]["a"] == 1
         assert started["conf"]["lakeFS_event"]["hook_id"] == "my_hook"
-        for state, error in (("success", None), ("failed", "the DAG's run failed")):
+        for state, error in (("success", None), ("failed", "the DAG run failed")):
             patch = client.patch(f"/api/v2/dags/etl/dagRuns/{RUN}", json={"state": state})
             assert patch.status_code == 200
             again = trigger(url, wait_for_dag=True)
@@ -91,5 +91,5 @@ def test_a_run_is_started_once_and_awaited(url: str) -> None:
 
 
 def test_what_it_refuses(url: str) -> None:
-    assert trigger(url, password="wrong").error == "Airflow gave no token: it answered 401"
-    assert trigger(url, dag_id="none").error == ("Airflow did not start the DAG: it answered 404")
+    assert trigger(url, password="wrong").error == "Airflow returned no token: status 401"
+    assert trigger(url, dag_id="none").error == ("Airflow did not start the DAG: status 404")

@@ -180,7 +180,7 @@ class Actions:
         try:
             self._runner.run(repository, held, actions)
         except (LakebedError, LeaseLostError) as error:
-            _LOGGER.warning("trial %s was cut off: %s", held.id, error)
+            _LOGGER.warning("trial %s was interrupted: %s", held.id, error)
         finally:
             self._end_trial()
 

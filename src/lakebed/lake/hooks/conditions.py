@@ -20,8 +20,7 @@ class InvalidCondition(ValueError):
 def evaluate(text: str, *, has_failed: bool) -> bool:
     """Return whether a hook runs, given whether an earlier hook of its action failed.
 
-    Raises:
-        InvalidCondition: The text is not an expression. `parse_action` has ruled this out.
+    Raises `InvalidCondition` if the text is not an expression, which `parse_action` rules out.
     """
     if not text.strip():
         return not has_failed
@@ -35,13 +34,13 @@ class _Reader:
         self._text = text
         self._has_failed = has_failed
         if len(text) > _TEXT_LENGTH_MAX:
-            raise self._wrong(f"it has more than {_TEXT_LENGTH_MAX} characters")
+            raise self._wrong(f"longer than {_TEXT_LENGTH_MAX} characters")
         self._tokens = list(self._split())
 
     def read(self) -> bool:
         value = self._any()
         if self._tokens:
-            raise self._wrong(f"{self._tokens[0]!r} is not expected there")
+            raise self._wrong(f"unexpected {self._tokens[0]!r}")
         return value
 
     def _split(self) -> list[str]:
@@ -51,7 +50,7 @@ class _Reader:
         while position < len(text):
             found = _TOKEN.match(text, position)
             if found is None:
-                raise self._wrong(f"{text[position:].strip()[0]!r} is not expected there")
+                raise self._wrong(f"unexpected {text[position:].strip()[0]!r}")
             tokens.append(_WORDS.get(found[1], found[1]))
             position = found.end()
         return tokens
@@ -92,11 +91,13 @@ class _Reader:
             self._expect(")")
             return self._has_failed == (word == "failure")
         found = repr(self._tokens[0]) if self._tokens else "nothing"
-        raise self._wrong(f"it has {found} where success() or failure() is expected")
+        raise self._wrong(f"expected success() or failure(), found {found}")
 
     def _expect(self, token: str) -> None:
         if not self._take(token):
-            raise self._wrong(f"a {token!r} is missing")
+            raise self._wrong(f"missing {token!r}")
 
     def _wrong(self, reason: str) -> InvalidCondition:
-        return InvalidCondition(f"{self._text[:_TEXT_LENGTH_MAX]!r} is not a condition: {reason}")
+        return InvalidCondition(
+            f"{self._text[:_TEXT_LENGTH_MAX]!r} is not a valid condition: {reason}"
+        )

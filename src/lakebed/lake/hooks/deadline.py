@@ -11,7 +11,7 @@ _POLL_SECONDS: Final = 0.25
 
 
 class Deadline:
-    """The end of a hook's time, or its cancellation."""
+    """The end of a hook's time, or its cancellation; afterwards all methods raise `HookFailed`."""
 
     def __init__(self, runtime: Runtime, until: float, is_cancelled: Callable[[], bool]) -> None:
         self._runtime = runtime
@@ -19,32 +19,20 @@ class Deadline:
         self._is_cancelled = is_cancelled
 
     def check(self) -> float:
-        """Return the time to wait until the next check.
-
-        Raises:
-            HookFailed: The time is over, or the hook was cancelled.
-        """
+        """Return the time to wait until the next check."""
         return min(self.left(), _POLL_SECONDS)
 
     def left(self) -> float:
-        """Return the time left.
-
-        Raises:
-            HookFailed: The time is over, or the hook was cancelled.
-        """
+        """Return the time left."""
         if self._is_cancelled():
             raise HookFailed("the hook was cancelled")
         left = self._until - self._runtime.monotonic()
         if left <= 0:
-            raise HookFailed("the hook took too long: its time is over (see its timeout)")
+            raise HookFailed("the hook timed out: see its timeout property")
         return left
 
     def sleep(self, seconds: float) -> None:
-        """Sleep.
-
-        Raises:
-            HookFailed: The time is over, or the hook was cancelled.
-        """
+        """Sleep, unless the deadline ends earlier."""
         end = self._runtime.monotonic() + seconds
         while (left := end - self._runtime.monotonic()) > 0:
             self._runtime.sleep(min(left, self.check()))

@@ -19,11 +19,7 @@ _WHOLE: Final = re.compile(rf"([-+]?)((?:{_NUMBER}(?:ns|us|µs|μs|ms|s|m|h)){{1
 
 
 def parse_duration(text: str) -> float:
-    """Return a duration in seconds.
-
-    Raises:
-        ValueError: The text is not a duration.
-    """
+    """Return a duration in seconds; raise `ValueError` if the text is not a duration."""
     whole = _WHOLE.fullmatch(text)
     if whole is None:
         raise ValueError(f"{text!r} is not a duration: write it as 30s, 5m or 1m30s")

@@ -40,7 +40,7 @@ class TooManyTrials(HookError):
     kind = "too_many_trials"
 
     def __init__(self, most: int) -> None:
-        super().__init__(f"{most} trials of hooks run already: try again when one has ended")
+        super().__init__(f"{most} trials of hooks are already running: retry when one has ended")
 
 
 class RunNotFound(HookError):
@@ -49,4 +49,4 @@ class RunNotFound(HookError):
     kind = "run_not_found"
 
     def __init__(self, run: str) -> None:
-        super().__init__(f"run {run} is not there, or has not ended")
+        super().__init__(f"run {run} does not exist, or has not ended")

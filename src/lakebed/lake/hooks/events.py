@@ -34,12 +34,10 @@ class EventType(StrEnum):
 
     @property
     def is_creation(self) -> bool:
-        """Whether a branch or a tag is created."""
         return "-create-" in self.value
 
     @property
     def is_deletion(self) -> bool:
-        """Whether a branch or a tag is deleted."""
         return "-delete-" in self.value
 
     @property

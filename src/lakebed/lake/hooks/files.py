@@ -79,13 +79,9 @@ class ActionFile:
 
 
 def parse_action(path: str, content: bytes) -> ActionFile:
-    """Parse and validate an action file.
-
-    Raises:
-        InvalidAction: The file is invalid.
-    """
+    """Parse an action file; raise `InvalidAction` if it is invalid."""
     if len(content) > FILE_BYTES_MAX:
-        raise InvalidAction(path, f"it has more than {FILE_BYTES_MAX} bytes")
+        raise InvalidAction(path, f"the file has more than {FILE_BYTES_MAX} bytes")
     try:
         return _read_action(path, read_yaml(content))
     except (_Wrong, InvalidYaml) as error:
@@ -93,16 +89,12 @@ def parse_action(path: str, content: bytes) -> ActionFile:
 
 
 def check_names(actions: Iterable[ActionFile]) -> None:
-    """Check that the names of actions are unique.
-
-    Raises:
-        InvalidAction: Two actions have the same name.
-    """
+    """Raise `InvalidAction` if two actions have the same name."""
     seen: dict[str, ActionFile] = {}
     for action in actions:
         first = seen.setdefault(action.name, action)
         if first is not action:
-            reason = f"its name, {action.name!r}, is also that of {first.path}: rename one"
+            reason = f"its name {action.name!r} is already used by {first.path}: rename one"
             raise InvalidAction(action.path, reason)
 
 
@@ -132,11 +124,11 @@ def _read_events(node: Node | None) -> dict[EventType, tuple[str, ...]]:
     if node is None or _is_null(node):
         raise _Wrong("on is missing: name at least one event, as in `on: {pre-commit: {}}`")
     if not isinstance(node, dict) or not node:
-        raise _Wrong("on must hold at least one event with a colon behind it, as `pre-commit:`")
+        raise _Wrong("on must have at least one event followed by a colon, as in `pre-commit:`")
     events: dict[EventType, tuple[str, ...]] = {}
     for name, options in node.items():
         if name not in set(EventType):
-            raise _Wrong(f"on: there is no event {name!r}: use one of {', '.join(EventType)}")
+            raise _Wrong(f"on: unknown event {name!r}: use one of {', '.join(EventType)}")
         event = EventType(name)
         events[event] = () if _is_null(options) else _read_branches(event, options)
     return events
@@ -148,15 +140,15 @@ def _read_branches(event: EventType, options: Node) -> tuple[str, ...]:
     if branches is None:
         return ()
     if event.is_about_tag:
-        raise _Wrong(f"on.{event}: branches has no meaning for tags: remove it")
+        raise _Wrong(f"on.{event}: branches does not apply to tags: remove it")
     if _is_null(branches):
         return ()
     if not isinstance(branches, list):
-        raise _Wrong(f"on.{event}.branches must be a list of patterns, as [main, 'release-*']")
+        raise _Wrong(f"on.{event}.branches must be a list of patterns, as in [main, 'release-*']")
     patterns: list[str] = []
     for each in branches:
         if not isinstance(each, Scalar):
-            raise _Wrong(f"on.{event}.branches must hold texts only")
+            raise _Wrong(f"on.{event}.branches must contain only strings")
         try:
             check_pattern(each.text)
         except InvalidPattern as error:
@@ -171,13 +163,13 @@ def _read_hooks(action_name: str, node: Node | None) -> tuple[HookSpec, ...]:
     if not isinstance(node, list):
         raise _Wrong("hooks must be a list")
     if len(node) > HOOKS_MAX:
-        raise _Wrong(f"there are {len(node)} hooks, more than {HOOKS_MAX}")
+        raise _Wrong(f"{len(node)} hooks exceed the limit of {HOOKS_MAX}")
     hooks = tuple(
         _read_hook(action_name, f"hooks[{index}]", each) for index, each in enumerate(node)
     )
     for index, hook in enumerate(hooks):
         if hook.id in {before.id for before in hooks[:index]}:
-            raise _Wrong(f"hooks[{index}]: another hook has the id {hook.id!r} too")
+            raise _Wrong(f"hooks[{index}]: duplicate id {hook.id!r}")
     return hooks
 
 
@@ -194,7 +186,7 @@ def _read_hook(action_name: str, place: str, node: Node) -> HookSpec:
     condition = _text(fields, "if", place)
     given = plain(fields["properties"]) if "properties" in fields else None
     if not isinstance(given, dict | None):
-        raise _Wrong(f"{place}: properties must be names with values")
+        raise _Wrong(f"{place}: properties must be a mapping")
     try:
         evaluate(condition, has_failed=False)
         return HookSpec(
@@ -224,17 +216,17 @@ def _check_times(events: Mapping[EventType, object], hooks: Iterable[HookSpec]) 
     most = POST_SECONDS_MAX if all(event.is_post for event in events) else PRE_SECONDS_MAX
     if seconds > most:
         raise _Wrong(
-            f"its hooks may take {seconds:g} seconds together, more than {most:g}: lower their"
-            " timeouts"
+            f"the timeouts of its hooks add up to {seconds:g} seconds, more than {most:g}: lower"
+            " them"
         )
 
 
 def _fields(node: Node, place: str, known: set[str]) -> dict[str, Node]:
     if not isinstance(node, dict):
-        raise _Wrong(f"{place} must hold names with values, as `name: value`")
+        raise _Wrong(f"{place} must be a mapping, as in `name: value`")
     for name in node:
         if name not in known:
-            raise _Wrong(f"{place}: there is no field {name!r}: use {', '.join(sorted(known))}")
+            raise _Wrong(f"{place}: unknown field {name!r}: use {', '.join(sorted(known))}")
     return node
 
 
@@ -244,7 +236,7 @@ def _text(fields: Mapping[str, Node], name: str, place: str = "") -> str:
     if node is None or _is_null(node):
         return ""
     if not isinstance(node, Scalar):
-        raise _Wrong(f"{place}: {name} must be a text" if place else f"{name} must be a text")
+        raise _Wrong(f"{place}: {name} must be a string" if place else f"{name} must be a string")
     return node.text
 
 
@@ -284,7 +276,7 @@ class ActionReader:
         page = committed.list(metarange_id, query)
         if len(page.items) > FILES_MAX:
             # Folders count too: action files beyond the limit would not be read, nor obeyed.
-            raise InvalidAction(FOLDER, f"there are more than {FILES_MAX} files and folders in it")
+            raise InvalidAction(FOLDER, f"more than {FILES_MAX} files and folders")
         actions = [
             self._parse(repository, item)
             for item in page.items
@@ -312,6 +304,8 @@ class ActionReader:
     def _parse(self, repository: Repository, entry: Entry) -> ActionFile:
         path = entry.key.decode(errors="replace")
         if entry.size > FILE_BYTES_MAX:
-            raise InvalidAction(path, f"it has {entry.size} bytes, and may have {FILE_BYTES_MAX}")
+            raise InvalidAction(
+                path, f"it has {entry.size} bytes; at most {FILE_BYTES_MAX} are allowed"
+            )
         with self._catalog.objects.read(with_pin(repository, entry)) as stream:
             return parse_action(path, b"".join(stream))

@@ -56,8 +56,8 @@ branch under constant writes, would block the request forever."""
 _UNDER_WAY: Final = 10_000
 
 _REPAIR: Final = (
-    ". The hooks of the branch's head count too: an administrator can repair them without being"
-    " asked (skip_hooks, lakebed commit --skip-hooks)"
+    "; the hooks of the branch's head apply too: to repair them, an administrator can skip them"
+    " (skip_hooks, lakebed commit --skip-hooks)"
 )
 """Advice for an invalid action file of a head."""
 
@@ -278,10 +278,8 @@ class HookGuard(Hooks):
     def _ask(self, where: "_Where", event_type: EventType, new_run: NewRun, number: int = 1) -> str:
         """Run the hooks of an event; return the run's id, or an empty string without hooks.
 
-        Of two runs, return the id of the candidate's.
-
-        Raises:
-            Refused: A hook failed, or an action file is invalid.
+        Of two runs, returns the id of the candidate's. Raises `Refused` if a hook failed, or an
+        action file is invalid.
         """
         if current_actor().skips_hooks:
             return self._skip(where, event_type, new_run)
@@ -289,7 +287,7 @@ class HookGuard(Hooks):
         if gates and number > PROPOSALS_MAX:
             raise Refused(
                 f"branch {where.branch} changed {PROPOSALS_MAX} times while {event_type} hooks ran:"
-                " try again when it rests"
+                " retry when it is written to less"
             )
         run_id = ""
         for gate, actions in gates:
@@ -325,18 +323,16 @@ class HookGuard(Hooks):
     def _run(
         self, where: "_Where", event_type: EventType, new_run: NewRun, actions: list[ActionFile]
     ) -> RunID:
-        """Run actions before an operation.
-
-        Raises:
-            Refused: A hook failed.
-        """
+        """Run actions before an operation; raise `Refused` if a hook failed."""
         parts, repository = self._with, where.repository
         held = parts.runs.begin(repository, where.complete(new_run(), event_type))
         try:
             with parts.while_waiting():
                 failures = parts.runner.run(repository, held, actions)
         except LeaseLostError:
-            raise Refused(f"run {held.id} of {event_type} hooks was ended by others") from None
+            raise Refused(
+                f"run {held.id} of {event_type} hooks was ended by another process"
+            ) from None
         HOOK_RUNS.labels(event_type, "failure" if failures else "success").inc()
         if failures:
             first = failures[0]

@@ -10,10 +10,10 @@ from prometheus_client import Counter, Histogram
 
 HOOK_SECONDS: Final = Histogram(
     "lakebed_hook_seconds",
-    "How long hooks took, by type and outcome",
+    "Duration of hooks, by type and outcome",
     ["type", "outcome"],
     buckets=(0.05, 0.1, 0.5, 1, 5, 10, 30, 60, 300, 600),
 )
 HOOK_RUNS: Final = Counter(
-    "lakebed_hook_runs", "Runs of hooks that ended, by event and outcome", ["event", "outcome"]
+    "lakebed_hook_runs", "Ended runs of hooks, by event and outcome", ["event", "outcome"]
 )

@@ -74,20 +74,12 @@ class Network:
     ) -> Response:
         """Send one request and read the response.
 
-        Args:
-            method: An HTTP method, such as ``POST``.
-            url: An http or https URL without a user.
-            headers: Headers, besides the ones required by HTTP.
-            body: The request body.
-            deadline: Deadline of the whole exchange.
-
-        Raises:
-            HookFailed: The address is not allowed, no complete response was received, or the
-                deadline passed.
+        Raises `HookFailed` if the address is not allowed, no complete response was received, or the
+        deadline passed.
         """
         parts = split_url(url)
         if not (method + "".join(headers)).isascii():
-            raise HookFailed(f"{_host(parts)}: the method and the names of headers are ASCII")
+            raise HookFailed(f"{_host(parts)}: method and header names must be ASCII")
         is_secure = parts.scheme == "https"
         try:
             with (
@@ -112,24 +104,19 @@ class Network:
             raise HookFailed(f"{_host(parts)}: {error}") from error
 
     def resolve(self, host: str, port: int, deadline: Deadline) -> list[Address]:
-        """Return the allowed addresses of a host.
-
-        Raises:
-            HookFailed: The host has no allowed address.
-        """
+        """Return the allowed addresses of a host; raise `HookFailed` if there are none."""
         found = _look_up(host, port, deadline)
         allowed = [address for address in found if self.is_allowed(address)]
         if not allowed:
             # Only logged: the error would let an action file's author map an internal network.
-            _LOGGER.warning("a hook may not send requests to %s: %s", host, found)
+            _LOGGER.warning("hooks are not allowed to send requests to %s: %s", host, found)
             raise HookFailed(
-                f"{host}: hooks may not send requests there. The server's operator can allow it by"
-                " hooks.allowed_networks or hooks.allow_private_networks"
+                f"{host}: hooks are not allowed to send requests to this host; the server's"
+                " operator can allow it by hooks.allowed_networks or hooks.allow_private_networks"
             )
         return allowed
 
     def is_allowed(self, address: Address) -> bool:
-        """Return whether requests to an address are allowed."""
         address = _innermost(address)
         if any(address in network for network in self._allowed):
             return True
@@ -142,11 +129,7 @@ class Network:
 
 
 def split_url(url: str) -> SplitResult:
-    """Split a URL for a request into its parts.
-
-    Raises:
-        HookFailed: The URL cannot be requested.
-    """
+    """Split a URL into its parts; raise `HookFailed` if it cannot be requested."""
     try:
         parts = urlsplit(url)
         port = parts.port
@@ -154,7 +137,7 @@ def split_url(url: str) -> SplitResult:
         raise HookFailed(f"{url!r} is not a URL") from None
     wrong = parts.scheme not in _PORTS or not parts.hostname or port == 0
     if wrong or not url.isascii() or not url.isprintable() or " " in url or parts.username:
-        raise HookFailed(f"{url!r} is not a URL that a request can be sent to")
+        raise HookFailed(f"{url!r} is not a URL for requests")
     return parts
 
 
@@ -179,7 +162,7 @@ class _Backend(httpcore.NetworkBackend):
                 return _Stream(_connect(address, port, self._deadline), self._deadline)
             except OSError as error:
                 problem = error
-        raise httpcore.ConnectError(f"it cannot be reached ({problem})")
+        raise httpcore.ConnectError(f"connection failed ({problem})")
 
 
 def _connect(address: Address, port: int, deadline: Deadline) -> socket.socket:
@@ -238,7 +221,7 @@ class _Stream(httpcore.NetworkStream):
             wrapped = ssl_context.wrap_socket(self._connection, server_hostname=server_hostname)
         except OSError as error:
             self.close()
-            raise httpcore.ConnectError(f"no secure connection ({error})") from error
+            raise httpcore.ConnectError(f"TLS connection failed ({error})") from error
         return _Stream(wrapped, self._deadline)
 
     def get_extra_info(self, info: str) -> object:
@@ -296,7 +279,7 @@ def _look_up(host: str, port: int, deadline: Deadline) -> list[Address]:
     while asking.is_alive():
         asking.join(deadline.check())
     if problems or not found:
-        raise HookFailed(f"{host}: there is no such host ({problems[0] if problems else 'empty'})")
+        raise HookFailed(f"{host}: host not found ({problems[0] if problems else 'empty'})")
     return found
 
 
@@ -319,9 +302,9 @@ def _host(parts: SplitResult) -> str:
 
 def _describe(error: Exception) -> str:
     if isinstance(error, httpcore.RemoteProtocolError):
-        return f"the answer is cut or is not HTTP ({error})"
+        return f"the response is incomplete or not HTTP ({error})"
     if isinstance(error, httpcore.ReadError | httpcore.WriteError):
-        return f"the connection was cut ({error})"
+        return f"the connection was closed ({error})"
     return str(error)
 
 

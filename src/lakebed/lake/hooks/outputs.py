@@ -61,7 +61,6 @@ class HookOutput:
             self._show(self._mask(whole[:end]))
 
     def print(self, line: str) -> None:
-        """Write a line."""
         self.write(line + "\n")
 
     def flush(self) -> None:
@@ -114,5 +113,5 @@ class HookOutput:
         if len(text) > room:
             self._is_cut = True
             self._shown += (
-                f"\n[cut here: the output has more than {self._bytes_max} bytes]\n".encode()
+                f"\n[truncated: the output has more than {self._bytes_max} bytes]\n".encode()
             )

@@ -44,13 +44,10 @@ _One = _AnyOne | _OneOf
 
 
 def matches(pattern: str, name: str) -> bool:
-    """Return whether a name matches a pattern.
+    """Return whether a name matches a pattern; raise `InvalidPattern` if the pattern is invalid.
 
     Takes time proportional to the product of their lengths at most: after a star, the first match
     of the next piece is as good as any later one, so no backtracking is needed.
-
-    Raises:
-        InvalidPattern: The pattern is invalid.
     """
     first, *rest = _pieces(pattern)
     if not _fits(first, name, 0):
@@ -70,13 +67,9 @@ def matches(pattern: str, name: str) -> bool:
 
 
 def check_pattern(pattern: str) -> None:
-    """Validate a pattern.
-
-    Raises:
-        InvalidPattern: The pattern is invalid.
-    """
+    """Raise `InvalidPattern` if a pattern is invalid."""
     if len(pattern) > PATTERN_LENGTH_MAX:
-        raise InvalidPattern(f"a pattern of more than {PATTERN_LENGTH_MAX} characters")
+        raise InvalidPattern(f"the pattern has more than {PATTERN_LENGTH_MAX} characters")
     _pieces(pattern)
 
 
@@ -130,12 +123,14 @@ def _read_set(pattern: str, position: int) -> tuple[_OneOf, int]:
 
 def _read_set_character(pattern: str, position: int) -> tuple[str, int]:
     if pattern[position : position + 1] in {"", "-", "]"}:
-        raise InvalidPattern(f"{pattern!r} is not a pattern: a set in [ ] is empty or not closed")
+        raise InvalidPattern(
+            f"{pattern!r} is not a valid pattern: a set in [ ] is empty or unterminated"
+        )
     return _read_character(pattern, position)
 
 
 def _read_character(pattern: str, position: int) -> tuple[str, int]:
     position += pattern[position] == "\\"
     if position == len(pattern):
-        raise InvalidPattern(f"{pattern!r} is not a pattern: it ends with a \\")
+        raise InvalidPattern(f"{pattern!r} is not a valid pattern: it ends in a \\")
     return pattern[position], position + 1

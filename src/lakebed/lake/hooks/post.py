@@ -80,8 +80,7 @@ class PostRunner:
     def run_waiting(self) -> int:
         """Run the waiting runs one after the other; return their number.
 
-        Raises:
-            OutcomeUnknown: The store is unavailable; the next call continues.
+        Raises `OutcomeUnknown` if the store is unavailable; the next call continues.
         """
         taken = 0
         while now := self._run_once():  # runs skipped because of the limit may be possible now
@@ -99,7 +98,7 @@ class PostRunner:
             except OutcomeUnknown:
                 raise
             except Exception:
-                _LOGGER.exception("run %s was cut off, and will be taken up", note.name.decode())
+                _LOGGER.exception("run %s was interrupted, and will be retried", note.name.decode())
         return taken
 
     def _go_on(self, note: Record[pb.WaitingRun]) -> int:
@@ -150,7 +149,9 @@ class PostRunner:
                 held.drop()
                 self._forget(record.name)
             _LOGGER.info(
-                "the operation of run %s %s", held.id, "took effect" if took_effect else "did not"
+                "the operation of run %s %s",
+                held.id,
+                "took effect" if took_effect else "did not take effect",
             )
 
     def _took_effect(self, repository: Repository, run: pb.Run) -> bool:
@@ -202,9 +203,9 @@ class PostRunner:
         try:
             self._run_held(repository, held)
         except LeaseLostError:
-            _LOGGER.info("run %s is run by another process", held.id)
+            _LOGGER.info("run %s was taken over by another process", held.id)
         except (OutcomeUnknown, StorageUnavailable) as error:
-            _LOGGER.warning("run %s was cut off, and will be taken up: %s", held.id, error)
+            _LOGGER.warning("run %s was interrupted, and will be retried: %s", held.id, error)
         else:
             self._forget(record.name)
         return 1
@@ -212,7 +213,9 @@ class PostRunner:
     def _run_held(self, repository: Repository, held: LeasedRun) -> None:
         run = held.message
         if run.attempts > ATTEMPTS_MAX:
-            _LOGGER.warning("run %s is given up: %d processes died of it", held.id, ATTEMPTS_MAX)
+            _LOGGER.warning(
+                "run %s is abandoned: %d processes died running it", held.id, ATTEMPTS_MAX
+            )
             held.change(self._fail)
             return
         try:

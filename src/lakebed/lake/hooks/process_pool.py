@@ -27,7 +27,7 @@ _LOGGER: Final = logging.getLogger(__name__)
 
 
 class ProcessPool:
-    """Counts the processes of hooks. One instance per server process, used by all threads."""
+    """Counts the processes of hooks. Each server process has one instance, used by all threads."""
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
@@ -41,25 +41,20 @@ class ProcessPool:
     def one(self, user: str, *, depth: int, deadline: Deadline, is_awaited: bool) -> Iterator[None]:
         """Wait for a free process, and count it as used within the block.
 
-        Args:
-            user: The user who triggered the event.
-            depth: Nesting depth: the number of hooks whose operations led to the event.
-            deadline: Deadline of the hook.
-            is_awaited: Whether an operation waits for the hook. If not, the hook waits for a
-                process until its deadline.
+        `depth` is the nesting depth: the number of hooks whose operations led to the event. If an
+        operation waits for the hook (`is_awaited`), the wait is limited to `WAIT_SECONDS_MAX`.
 
-        Raises:
-            HookFailed: No process became free in time, or the deadline passed.
+        Raises `HookFailed` if no process became free in time, or the deadline passed.
         """
         ends = self._runtime.monotonic() + WAIT_SECONDS_MAX
         with self._changed:
             while not self._may_run(user, depth):
                 if is_awaited and self._runtime.monotonic() >= ends:
-                    _LOGGER.warning("a hook of %s found all processes of hooks taken", user)
+                    _LOGGER.warning("a hook of %s found no free process", user)
                     raise HookFailed(
-                        f"the server runs as many scripts and commands of hooks as it may"
-                        f" ({PROCESSES_MAX}, {PER_USER_MAX} of them for one user): none ended"
-                        f" within {WAIT_SECONDS_MAX:g} seconds. Try again later"
+                        f"the server runs the maximum number of scripts and commands of hooks"
+                        f" ({PROCESSES_MAX}; {PER_USER_MAX} per user), and none ended within"
+                        f" {WAIT_SECONDS_MAX:g} seconds: retry later"
                     )
                 self._changed.wait(deadline.check())
             self._count(user, depth)

@@ -17,7 +17,8 @@ class Child:
     """A process in its own process group, connected by pipes.
 
     No call lasts beyond the deadline, whatever the process does: all waits on the pipes have
-    timeouts. At the end of the ``with`` block the process group is killed.
+    timeouts, and raise `HookFailed` at the deadline. At the end of the ``with`` block the process
+    group is killed.
     """
 
     def __init__(
@@ -28,16 +29,10 @@ class Child:
         deadline: Deadline,
         with_errors: bool,
     ) -> None:
-        """Start the process in the root directory.
+        """Start the process in the root directory, with `environment` as its whole environment.
 
-        Args:
-            command: The program and its arguments.
-            environment: The complete environment.
-            deadline: Deadline of the process.
-            with_errors: Whether standard error is merged into the output, or discarded.
-
-        Raises:
-            HookFailed: The process could not be started.
+        `with_errors` merges standard error into the output instead of discarding it. Raises
+        `HookFailed` if the process could not be started.
         """
         self._deadline = deadline
         self._outgoing = bytearray()
@@ -84,11 +79,7 @@ class Child:
         self._closes_input = is_last
 
     def receive(self) -> bytes:
-        """Return the next output, or empty bytes at its end.
-
-        Raises:
-            HookFailed: The deadline passed, or the hook was cancelled.
-        """
+        """Return the next output, or empty bytes at its end."""
         while True:
             self._write()
             poller = select.poll()
@@ -103,11 +94,7 @@ class Child:
                 return b""
 
     def wait(self) -> int:
-        """Wait for the end; return the exit code, or the negative number of a signal.
-
-        Raises:
-            HookFailed: The deadline passed, or the hook was cancelled.
-        """
+        """Wait for the end; return the exit code, or the negative number of a signal."""
         pause = 0.001
         while not self._has_ended():
             self._deadline.sleep(pause)

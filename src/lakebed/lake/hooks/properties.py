@@ -28,16 +28,15 @@ class InvalidProperties(ValueError):
 
 
 def check_properties(hook_type: HookType, given: Mapping[str, object]) -> dict[str, object]:
-    """Validate the properties of a hook; return them without ``timeout``.
+    """Return the properties of a hook without ``timeout``.
 
-    Raises:
-        InvalidProperties: A property is missing, unknown or invalid.
+    Raises `InvalidProperties` if a property is missing, unknown or invalid.
     """
     checks = _CHECKS[hook_type]
     for name in given:
         if name not in checks and name != "timeout":
             known = ", ".join([*checks, "timeout"])
-            raise InvalidProperties(f"there is no property {name!r}: {hook_type} has {known}")
+            raise InvalidProperties(f"unknown property {name!r}: {hook_type} has {known}")
     found = {
         name: checks[name](name, given[name]) for name in checks if given.get(name) is not None
     }
@@ -46,28 +45,24 @@ def check_properties(hook_type: HookType, given: Mapping[str, object]) -> dict[s
 
 
 def read_timeout(given: Mapping[str, object]) -> float:
-    """Return ``timeout`` in seconds.
-
-    Raises:
-        InvalidProperties: The timeout is not a positive duration.
-    """
+    """Return ``timeout`` in seconds; raise `InvalidProperties` if not a positive duration."""
     text = given.get("timeout")
     if text is None or text == "":
         return TIMEOUT_SECONDS
     if not isinstance(text, str):
-        raise InvalidProperties(f"timeout must be a text like 30s or 5m, not {text!r}")
+        raise InvalidProperties(f"timeout must be a string like 30s or 5m, not {text!r}")
     try:
         seconds = parse_duration(text)
     except ValueError as error:
         raise InvalidProperties(f"timeout: {error}") from error
     if seconds <= 0:
-        raise InvalidProperties(f"timeout must be more than zero, not {text}")
+        raise InvalidProperties(f"timeout must be positive, not {text}")
     return seconds
 
 
 def _text(name: str, value: Any) -> str:
     if not isinstance(value, str):
-        raise InvalidProperties(f"{name} must be a text, not {value!r}")
+        raise InvalidProperties(f"{name} must be a string, not {value!r}")
     if not value:
         raise InvalidProperties(f"{name} is empty")
     return value
@@ -91,7 +86,7 @@ def _url(name: str, value: Any) -> str:
     if not is_url or not url.isascii() or not url.isprintable() or " " in url:
         raise InvalidProperties(f"{name} must be a URL like https://host/path, not {url!r}")
     if "@" in parts.netloc:
-        raise InvalidProperties(f"{name} must not hold a password: send it in a header")
+        raise InvalidProperties(f"{name} must not contain a password: send it in a header")
     return url
 
 
@@ -103,13 +98,13 @@ def _boolean(name: str, value: object) -> bool:
 
 def _mapping(name: str, value: Any) -> dict[str, Any]:
     if not isinstance(value, dict):
-        raise InvalidProperties(f"{name} must be names with values, not {value!r}")
+        raise InvalidProperties(f"{name} must be a mapping, not {value!r}")
     return value
 
 
 def _texts(name: str, value: object) -> list[str]:
     if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
-        raise InvalidProperties(f"{name} must be a list of texts: put numbers in quotes")
+        raise InvalidProperties(f"{name} must be a list of strings: put numbers in quotes")
     return value
 
 
@@ -126,7 +121,7 @@ def _headers(name: str, value: Any) -> dict[str, str]:
         if not _HEADER.fullmatch(header) or header.lower() in _OWN_HEADERS:
             raise InvalidProperties(f"{name}: a hook cannot send the header {header!r}")
         if not isinstance(text, str):
-            raise InvalidProperties(f"{name}.{header} must be a text: put numbers in quotes")
+            raise InvalidProperties(f"{name}.{header} must be a string: put numbers in quotes")
     return headers
 
 

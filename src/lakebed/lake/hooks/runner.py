@@ -87,7 +87,6 @@ class Runner:
         heartbeat_seconds: float,
         stores_early: bool,
     ) -> None:
-        """Create a runner; see `lakebed.lake.hooks.actions.Actions` for the arguments."""
         self._stores_early = stores_early
         self._engine = engine
         self._runtime = runtime
@@ -102,9 +101,7 @@ class Runner:
     ) -> list[FailedHook]:
         """Run all hooks with heartbeats, and record the result; return the failures.
 
-        Raises:
-            LeaseLostError: Another process took over the run.
-            OutcomeUnknown: The store is unavailable.
+        Raises `LeaseLostError` if another process took over the run.
         """
         event = self._event(repository, held)
         seconds_max = POST_SECONDS_MAX if event.event_type.is_post else PRE_SECONDS_MAX
@@ -202,7 +199,7 @@ class Runner:
             raise
         except Exception:
             _LOGGER.exception("hook %s of run %s failed", hook.id, one.held.id)
-            error = "the hook could not be run: the server's log says more"
+            error = "the hook could not be run: see the server's log"
         outcome = "failure" if error else "success"
         seconds = self._runtime.monotonic() - begun
         HOOK_SECONDS.labels(hook.type, outcome).observe(seconds)

@@ -84,12 +84,14 @@ class LeasedRun(LeasedRecord[pb.Run]):
 
     @property
     def id(self) -> RunID:
-        """The id of the run."""
         return RunID(self._record.name.decode())
 
 
 class Runs:
-    """Writes and reads the runs of all repositories."""
+    """Writes and reads the runs of all repositories.
+
+    Reading methods raise `RepositoryNotFound` or `RunNotFound` for a missing repository or run.
+    """
 
     def __init__(
         self,
@@ -201,14 +203,12 @@ class Runs:
     def note_hook(
         self, repository: Repository, run_id: RunID, hook_run_id: str, hook: pb.HookRun
     ) -> None:
-        """Record the state of a hook of a run."""
         hooks = Records(self._store, RUN_HOOKS, repository.partition)
         hooks.set(hook_name(run_id, hook_run_id), hook)
 
     def write_log(
         self, repository: Repository, run_id: RunID, hook_run_id: str, content: bytes
     ) -> None:
-        """Store the output of a hook."""
         self._block.put(_log(repository, run_id, hook_run_id), [content])
 
     def _add(self, repository: Repository, run: pb.Run) -> Record[pb.Run]:
@@ -237,17 +237,9 @@ class Runs:
         commit_id: str = "",
         running: bool = False,
     ) -> Iterator[HookRunRecord]:
-        """Yield the ended runs, newest first, optionally of a branch or a commit.
+        """Yield ended runs after the id `after`, newest first, optionally of a branch or a commit.
 
-        Args:
-            repository_id: The repository.
-            after: Yield runs after this id.
-            branch: Only runs of this branch.
-            commit_id: Only runs of this commit.
-            running: Include runs that have not ended.
-
-        Raises:
-            RepositoryNotFound: The repository does not exist.
+        With `running`, includes runs that have not ended.
         """
         repository = self._engine.repositories.get(repository_id)
         found = self._records_of(repository, after, branch, commit_id)
@@ -272,19 +264,14 @@ class Runs:
     def get(
         self, repository_id: RepositoryID, run_id: str, *, running: bool = False
     ) -> HookRunRecord:
-        """Return an ended run, or with `running`, also one that has not ended.
-
-        Raises:
-            RepositoryNotFound: The repository does not exist.
-            RunNotFound: The run does not exist.
-        """
+        """Return an ended run, or with `running`, also one that has not ended."""
         return self._get(self._engine.repositories.get(repository_id), run_id, running=running)
 
     @traced("hooks.list_hooks")
     def hooks(
         self, repository_id: RepositoryID, run_id: str, *, after: str = "", running: bool = False
     ) -> Iterator[HookRunInfo]:
-        """Yield the started hooks of a run, after the id `after`; raises as `get` does."""
+        """Yield the started hooks of a run, after the id `after`."""
         repository = self._engine.repositories.get(repository_id)
         run = self._get(repository, run_id, running=running)
         hooks = Records(self._store, RUN_HOOKS, repository.partition)
@@ -293,11 +280,7 @@ class Runs:
 
     @traced("hooks.output")
     def output(self, repository_id: RepositoryID, run_id: str, hook_run_id: str) -> bytes:
-        """Return the output of a hook; of a running hook, the output stored so far.
-
-        Raises:
-            RepositoryNotFound, RunNotFound: The repository or the hook does not exist.
-        """
+        """Return the output of a hook; of a running hook, the output stored so far."""
         repository = self._engine.repositories.get(repository_id)
         hooks = Records(self._store, RUN_HOOKS, repository.partition)
         if hooks.find(hook_name(run_id, hook_run_id)) is None:
@@ -308,7 +291,6 @@ class Runs:
             return b""
 
     def records(self, repository: Repository) -> Records[pb.Run]:
-        """Return the records of the runs of a repository."""
         return Records(self._store, RUNS, repository.partition)
 
     def _get(self, repository: Repository, run_id: str, *, running: bool) -> HookRunRecord:

@@ -29,8 +29,7 @@ class Environment:
     def fill(self, value: Any) -> Any:
         """Return a value with each ``{{ ENV.NAME }}`` replaced, also in nested values.
 
-        Raises:
-            HookFailed: An available variable is not set.
+        Raises `HookFailed` if an available variable is not set.
         """
         if isinstance(value, str):
             return self.fill_text(value)

@@ -63,20 +63,19 @@ Node = Scalar | list[Any] | dict[str, Any]
 def read_yaml(content: bytes) -> Node:
     """Return the only document of a file.
 
-    Raises:
-        InvalidYaml: Not YAML, not UTF-8, over a limit, or with a duplicate key.
+    Raises `InvalidYaml` for invalid YAML or UTF-8, over a limit, or with a duplicate key.
     """
     try:
         text = content.decode()
     except UnicodeDecodeError as error:
-        raise InvalidYaml("it is not UTF-8") from error
+        raise InvalidYaml("the file is not UTF-8") from error
     try:
         return _Composer(yaml.parse(text, Loader=_LOADER)).document()
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         where = f"line {mark.line + 1}: " if mark else ""
         problem = getattr(error, "problem", None) or getattr(error, "reason", None)
-        raise InvalidYaml(f"{where}this is not YAML ({problem or 'it cannot be read'})") from None
+        raise InvalidYaml(f"{where}invalid YAML ({problem or 'unreadable'})") from None
 
 
 def plain(node: Node) -> Any:
@@ -104,7 +103,7 @@ class _Composer:
             if isinstance(event, yaml.DocumentStartEvent):
                 documents += 1
                 if documents > 1:
-                    raise _at(event, "there is a second document")
+                    raise _at(event, "more than one document")
                 node = self._node(next(self._events), 0)
         return node
 
@@ -129,7 +128,7 @@ class _Composer:
     def _alias(self, event: yaml.AliasEvent) -> Node:
         # Anchors are registered once their value is complete, so cycles are impossible.
         if event.anchor not in self._anchors:
-            raise _at(event, f"there is no value &{event.anchor} before this")
+            raise _at(event, f"undefined alias *{event.anchor}")
         node, count = self._anchors[event.anchor]
         self._add(count, event)
         return node
@@ -148,16 +147,16 @@ class _Composer:
         while not isinstance(event := next(self._events), yaml.MappingEndEvent):
             key = self._node(event, depth + 1)
             if not isinstance(key, Scalar):
-                raise _at(event, "a key must be a single text")
+                raise _at(event, "a key must be a scalar")
             if key.text in found:
-                raise _at(event, f"the key {key.text!r} is there twice")
+                raise _at(event, f"duplicate key {key.text!r}")
             found[key.text] = self._node(next(self._events), depth + 1)
         return found
 
     def _add(self, count: int, event: yaml.Event) -> None:
         self._count += count
         if self._count > NODES_MAX:
-            raise _at(event, f"there are more than {NODES_MAX} values")
+            raise _at(event, f"more than {NODES_MAX} values")
 
 
 def _at(event: yaml.Event, problem: str) -> InvalidYaml:

@@ -24,15 +24,10 @@ _ETAGS: Final = "^[!#-~]{1,256}$"
 
 
 def check_handed(tables: Iterable[pa.Table], sources: Sequence[ImportSource]) -> int:
-    """Check that all entries are entries that an import of the sources makes; return their number.
+    """Check that an import of `sources` makes exactly these entries; return their number.
 
-    Args:
-        tables: All entries, in order of their keys.
-        sources: In order of their destinations.
-
-    Raises:
-        InvalidImport: An entry is not one that the import makes.
-        NothingToImport: A source has no entries.
+    Both arguments are sorted, by key and by destination. Raises `InvalidImport` for an entry that
+    the import does not make, and `NothingToImport` for a source without entries.
     """
     counts = [0] * len(sources)
     for table in tables:
@@ -46,7 +41,7 @@ def check_handed(tables: Iterable[pa.Table], sources: Sequence[ImportSource]) ->
                 outside -= rows.num_rows
         if outside:
             raise InvalidImport(
-                f"the metarange that was handed in has {outside} keys outside of all destinations,"
+                f"the handed-in metarange has {outside} keys outside of all destinations,"
                 f" between {quoted(found.keys[0])} and {quoted(found.keys[-1])}"
             )
     for source, count in zip(sources, counts, strict=True):
@@ -59,24 +54,26 @@ def _check_rows(rows: pa.Table, source: ImportSource) -> None:
     """Check the entries of one source."""
     addresses, place = rows["address"], str(source.place)
     relative = pc.not_equal(rows["address_type"], int(AddressType.FULL))
-    _refuse_any(relative, rows, "names its object by an address relative to the repository")
+    _refuse_any(relative, rows, "references its object by a relative address")
     elsewhere = pc.invert(pc.starts_with(addresses, place))
-    _refuse_any(elsewhere, rows, f"names an object that is not at {place}")
+    _refuse_any(elsewhere, rows, f"references an object outside of {place}")
     listed = listed_of(rows)
     if listed is None:
-        _refuse(rows, 0, "or another one does not say what the storage called the object")
+        _refuse(rows, 0, "or another entry lacks the storage's ETag")
     etags = pc.match_substring_regex(listed["etag"], _ETAGS)
-    _refuse_any(pc.invert(etags), rows, "has something else than an ETag")
-    _refuse_any(pc.less(rows["size"], 0), rows, "has a length below 0")
+    _refuse_any(pc.invert(etags), rows, "has an invalid ETag")
+    _refuse_any(pc.less(rows["size"], 0), rows, "has a negative size")
     if isinstance(source.place, Address):
         made = imported_object(listed, source.destination)
-        _refuse_any(pc.not_equal(addresses, place), rows, f"names an object that is not {place}")
+        _refuse_any(
+            pc.not_equal(addresses, place), rows, f"references an object other than {place}"
+        )
     else:
         made = imported_page(listed, place, source.destination)
         if len(made.skipped_keys):
-            _refuse(rows, 0, "or another one has a path that cannot be imported")
+            _refuse(rows, 0, "or another entry has a path that cannot be imported")
     if not made.entries.equals(rows):
-        _refuse(rows, 0, "or another one is not the entry that an import makes of its object")
+        _refuse(rows, 0, "or another entry differs from an imported one")
 
 
 def _refuse_any(is_wrong: pa.ChunkedArray, rows: pa.Table, why: str) -> None:
@@ -88,6 +85,5 @@ def _refuse_any(is_wrong: pa.ChunkedArray, rows: pa.Table, why: str) -> None:
 def _refuse(rows: pa.Table, place: int, why: str) -> NoReturn:
     key, address = (rows[name][place].as_py() for name in ("key", "address"))
     raise InvalidImport(
-        f"the metarange that was handed in is refused: the entry of {quoted(key)} ({address!r})"
-        f" {why}"
+        f"the handed-in metarange is refused: the entry of {quoted(key)} ({address!r}) {why}"
     )

@@ -80,7 +80,11 @@ class ImportProgress:
 
 
 class Imports:
-    """Starts, cancels and cleans up the imports of all repositories."""
+    """Starts, cancels and cleans up the imports of all repositories.
+
+    Methods raise `RepositoryNotFound` for a missing repository, and `TaskNotFound` if the branch
+    has no such import, or its record was removed.
+    """
 
     def __init__(
         self,
@@ -131,8 +135,7 @@ class Imports:
             InvalidAddress: The storage of this installation has no such location.
             AddressTaken, AddressClosed: A source is in the namespace of a repository, existing or
                 deleted.
-            RepositoryNotFound, ReadOnly, BranchNotFound, Protected: The branch is not writable.
-            DirtyBranch: The branch has uncommitted changes.
+            ReadOnly, BranchNotFound, Protected, DirtyBranch: The branch cannot be imported into.
             OutcomeUnknown: The import may have been started.
         """
         check_commit_words(message, metadata or {})
@@ -173,12 +176,6 @@ class Imports:
     def status(
         self, repository_id: RepositoryID, branch: BranchID, import_id: ImportID
     ) -> ImportProgress:
-        """Return the status of an import.
-
-        Raises:
-            RepositoryNotFound: The repository does not exist.
-            TaskNotFound: The branch has no such import, or its record was removed.
-        """
         repository = self._engine.repositories.get(repository_id)
         found = self.find(repository_id, branch, import_id)[1].message
         done = found.state == pb.IMPORT_STATE_DONE
@@ -206,11 +203,9 @@ class Imports:
 
     @traced("catalog.cancel_import")
     def cancel(self, repository_id: RepositoryID, branch: BranchID, import_id: ImportID) -> None:
-        """Cancel an import unless its commit is being published; idempotent.
+        """Cancel an import; idempotent.
 
         Raises:
-            RepositoryNotFound: The repository does not exist.
-            TaskNotFound: The branch has no such import, or its record was removed.
             ImportOver: The import has ended, or its commit is being published.
             OutcomeUnknown: The import may have been canceled.
         """
@@ -223,7 +218,7 @@ class Imports:
                 how = "is completed" if found.state == pb.IMPORT_STATE_DONE else "has failed"
                 raise ImportOver(import_id, how)
             if found.offered_commit_ids:
-                raise ImportOver(import_id, "is being published just now")
+                raise ImportOver(import_id, "is being published")
             canceled = copy_of(found)
             canceled.state = pb.IMPORT_STATE_CANCELED
             canceled.updated_us = now_us(self._runtime)
@@ -236,7 +231,7 @@ class Imports:
             except OutcomeUnknown:
                 if not left:
                     raise
-        raise ImportOver(import_id, "goes on too fast: try again")
+        raise ImportOver(import_id, "changes too fast: retry")
 
     def clean(self, repository: Repository, times: CatalogSettings | None = None) -> int:
         """Remove the records of imports that ended some time ago; return their number."""
@@ -265,7 +260,6 @@ class Imports:
         return self._engine.committed(self._engine.repositories.get(repository_id)).breaks
 
     def records(self, repository: Repository) -> Records[pb.Import]:
-        """Return the records of the imports of a repository."""
         return Records(self._store, IMPORTS, repository.partition)
 
     @property
@@ -275,12 +269,7 @@ class Imports:
     def find(
         self, repository_id: RepositoryID, branch: BranchID, import_id: ImportID
     ) -> tuple[Records[pb.Import], Record[pb.Import]]:
-        """Return the record of an import, with its collection.
-
-        Raises:
-            RepositoryNotFound: The repository does not exist.
-            TaskNotFound: The branch has no such import, or its record was removed.
-        """
+        """Return the record of an import, with its collection."""
         records = self.records(self._engine.repositories.get(repository_id))
         record = records.find(import_id.encode())
         if record is None or record.message.branch != branch:

@@ -63,13 +63,7 @@ class OutsideImports:
     ) -> ImportProgress:
         """Record the progress of a job, and return the status of the import; idempotent.
 
-        Args:
-            repository_id: The destination repository.
-            branch: The destination branch.
-            import_id: The import.
-            sources: The sources given at the start.
-            report: The job's report.
-            committer: The user of the request, who must have started the import.
+        `sources` and `committer` must equal those of the start.
 
         Raises:
             RepositoryNotFound: The repository does not exist.
@@ -114,14 +108,14 @@ def _check(
     committer: str,
 ) -> None:
     if not found.outside:
-        raise InvalidImport(f"import {import_id} is run by the server: nobody else reports on it")
+        raise InvalidImport(f"import {import_id} is run by the server, which accepts no reports")
     if found.committer != committer:
-        raise InvalidImport(f"import {import_id} was begun by {found.committer}, not {committer}")
+        raise InvalidImport(f"import {import_id} was started by {found.committer}, not {committer}")
     if source_messages(in_order(sources)) != list(found.sources):
-        raise InvalidImport(f"import {import_id} was begun with other sources or destinations")
+        raise InvalidImport(f"import {import_id} was started with other sources or destinations")
     handed = found.handed_metarange_id
     if handed and report.metarange_id not in {"", handed}:
-        raise ImportOver(import_id, f"has got the metarange {handed} already")
+        raise ImportOver(import_id, f"already has metarange {handed}")
 
 
 def _note(message: pb.Import, report: JobReport) -> None:

@@ -73,9 +73,7 @@ class ImportRun:
     def run(self) -> None:
         """Complete the import.
 
-        Raises:
-            LeaseLostError: The import was canceled, or taken over by another process.
-            LakebedError: The import failed.
+        Raises `LeaseLostError` if the import was canceled, or taken over by another process.
         """
         record = self._held.message
         branch = self._engine.branches.get(self._repository, BranchID(record.branch))
@@ -137,8 +135,7 @@ class ImportRun:
     def _note_strays(self) -> None:
         """Count the files at all sources that are not objects.
 
-        Raises:
-            InvalidImport: The import is strict, and such files exist.
+        Raises `InvalidImport` if the import is strict and such files exist.
         """
         found: dict[str, pb.Strays] = {}
         for source in self._sources:
@@ -147,7 +144,7 @@ class ImportRun:
                     found.setdefault(kind, pb.Strays(kind=kind, example=place)).count += 1
         if found and self._held.message.strict:
             raise InvalidImport(
-                f"{describe_strays(found.values())} cannot be imported. Nothing was imported;"
+                f"{describe_strays(found.values())} cannot be imported: nothing was imported;"
                 " without --strict such files are skipped"
             )
 
@@ -203,7 +200,7 @@ class ImportRun:
             first = page.skipped_addresses[0].as_py()
             raise InvalidImport(
                 f"the object {first!r} cannot be imported: its path is too long, ends in a"
-                " slash, or has an empty part, '.', '..' or control characters in it. Nothing was"
+                " slash, or has an empty component, '.', '..' or control characters; nothing was"
                 " imported; without --strict such objects are skipped"
             )
         skipped.add(page)

@@ -36,7 +36,7 @@ BEAT_SECONDS: Final = 1.0
 ATTEMPTS_MAX: Final = 20
 """Maximum number of attempts of an import whose processes die."""
 
-_INTERNAL: Final = "internal error: the log of the server has the details under this import's id"
+_INTERNAL: Final = "internal error: see the server's log for this import's id"
 
 _LOGGER: Final = logging.getLogger(__name__)
 
@@ -66,8 +66,7 @@ class ImportRunner:
     def run_waiting(self) -> int:
         """Run the waiting imports one after the other; return their number.
 
-        Raises:
-            OutcomeUnknown: The store is unavailable; the next call continues.
+        Raises `OutcomeUnknown` if the store is unavailable; the next call continues.
         """
         taken = 0
         for note in list(self._waiting.scan_readable()):
@@ -76,7 +75,7 @@ class ImportRunner:
             except CorruptRecord as error:
                 if note.predicate not in self._damaged:
                     self._damaged.add(note.predicate)
-                    _LOGGER.warning("import %s is left alone: %s", note.name.decode(), error)
+                    _LOGGER.warning("import %s is skipped: %s", note.name.decode(), error)
         return taken
 
     def _go_on(self, note: Record[pb.WaitingImport]) -> int:
@@ -131,13 +130,15 @@ class ImportRunner:
         try:
             self._bring_to_end(repository, held)
         except LeaseLostError:
-            _LOGGER.info("import %s was canceled, or is run by another process", import_id)
+            _LOGGER.info("import %s was canceled, or taken over by another process", import_id)
         except OutcomeUnknown as error:
             # The commit may have been published: the next process to take over checks.
-            _LOGGER.warning("import %s was cut off, and will be taken up: %s", import_id, error)
+            _LOGGER.warning("import %s was interrupted, and will be retried: %s", import_id, error)
         except StorageUnavailable as error:
             if _may_go_on(held.message):
-                _LOGGER.warning("import %s was cut off, and will be taken up: %s", import_id, error)
+                _LOGGER.warning(
+                    "import %s was interrupted, and will be retried: %s", import_id, error
+                )
             else:
                 _LOGGER.warning("import %s failed: %s: %s", import_id, error.kind, error)
                 _note_failure(held, error.kind, error.public_message or str(error))
@@ -150,7 +151,7 @@ class ImportRunner:
 
     def _bring_to_end(self, repository: Repository, held: LeasedImport) -> None:
         if held.message.attempts > ATTEMPTS_MAX:
-            died = f"{ATTEMPTS_MAX} processes died while they ran this import: it is given up"
+            died = f"{ATTEMPTS_MAX} processes died running this import: it is abandoned"
             _note_failure(held, "task_died", died)
             return
         if _waits_for_job(held.message):

@@ -28,11 +28,11 @@ class ImportSource:
                 f"the destination {quoted(destination)} is longer than {PATH_BYTES_MAX} bytes"
             )
         if b"\x00" in destination:
-            raise InvalidImport(f"the destination {quoted(destination)} has a NUL character in it")
+            raise InvalidImport(f"the destination {quoted(destination)} contains a NUL character")
         if isinstance(self.place, Address) and (not destination or destination.endswith(b"/")):
             raise InvalidImport(
-                f"the destination of the object {self.place} is {quoted(destination)}, and must be"
-                " the path of an object: not empty, and without a slash at its end"
+                f"the destination of object {self.place} is {quoted(destination)}: it must be an"
+                " object path, not empty and without a trailing slash"
             )
 
     @classmethod
@@ -43,7 +43,6 @@ class ImportSource:
 
     @property
     def is_prefix(self) -> bool:
-        """Whether the source is a namespace."""
         return isinstance(self.place, Namespace)
 
     @property
@@ -57,8 +56,7 @@ class ImportSource:
 def in_order(sources: Sequence[ImportSource]) -> list[ImportSource]:
     """Return sources in order of their destinations.
 
-    Raises:
-        InvalidImport: The list is empty, or two destinations overlap.
+    Raises `InvalidImport` if the list is empty, or two destinations overlap.
     """
     if not sources:
         raise InvalidImport("an import needs at least one path to import from")
@@ -68,8 +66,8 @@ def in_order(sources: Sequence[ImportSource]) -> list[ImportSource]:
         if one.interval.overlaps(other.interval):
             raise InvalidImport(
                 f"the destinations {quoted(one.destination)} (from {one.place}) and"
-                f" {quoted(other.destination)} (from {other.place}) overlap: what would be at the"
-                " same path? Import them one after the other, or give them separate destinations"
+                f" {quoted(other.destination)} (from {other.place}) overlap: import them one"
+                " after the other, or choose separate destinations"
             )
     return ordered
 

@@ -105,8 +105,6 @@ _LOGGER: Final = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """A request to complete an upload."""
-
     target: Target
     named: Sequence[NamedPart]
     checksum: str
@@ -162,15 +160,8 @@ class Completions:
     ) -> ObjectStats:
         """Join the listed parts into an object, and stage it; a repeat returns the same result.
 
-        Args:
-            target: The upload.
-            named: Its parts, in order.
-            size: Expected size of the object, if given.
-            whole: Expected checksum of the object, if given.
-            whole_type: Expected type of the object's checksum, if given.
-            content_type: Media type; defaults to the one given at creation.
-            metadata: User metadata, added to the one given at creation.
-            condition: Whether to write, given the existing entry.
+        `size`, `whole` and `whole_type` are the expected size, checksum and type of checksum of the
+        object. `content_type` defaults to the one given at creation; `metadata` is added to it.
 
         Raises:
             RepositoryNotFound, MultipartNotFound, WrongAddress: The upload does not exist.
@@ -212,7 +203,7 @@ class Completions:
             self._stage(repository, records, record, asked)
             if not records.note_staged(record):
                 raise PartMissing(
-                    "a part was uploaded again meanwhile, and the object may be there"
+                    "a part was uploaded again concurrently, and the object may be visible"
                 )
         return stats_of(repository.namespace, entry)
 
@@ -245,7 +236,6 @@ class Completions:
             raise self._purge_marks.why_missing(entry.key, address) from error
 
     def _read(self, repository: Repository, target: Target) -> Reading:
-        """Return the branch of an upload, read for writing its path."""
         return self._engine.readings.to_write(
             repository.id, target.branch, target.path, unique_id=repository.unique_id
         )
@@ -293,7 +283,6 @@ class Completions:
     def _stored(
         self, repository: Repository, records: MultipartRecords, record: UploadRecord
     ) -> Iterable[StoredPart]:
-        """Return the parts of an upload."""
         upload = record.message
         if not upload.presigned:
             return records.parts(id_of(record))
@@ -326,10 +315,10 @@ class Completions:
             if isinstance(error, UploadNotFound):
                 raise MultipartNotFound(id_of(decided)) from error
             _LOGGER.warning(
-                "upload %s is open again: the storage refused its parts: %s", id_of(decided), error
+                "upload %s is reopened: the storage refused its parts: %s", id_of(decided), error
             )
             records.take_back(decided)
-            raise PartMissing(f"a part was uploaded again meanwhile: {error}") from error
+            raise PartMissing(f"a part was uploaded again concurrently: {error}") from error
 
     @staticmethod
     def _wanted(
@@ -351,10 +340,10 @@ class Completions:
 
 def _check_order(named: Sequence[NamedPart]) -> None:
     if not named:
-        raise InvalidParts("an upload is completed with at least one part")
+        raise InvalidParts("completing an upload takes at least one part")
     for before, after in pairwise(named):
         if before.number >= after.number:
-            raise PartsOutOfOrder(f"part {after.number} is named after part {before.number}")
+            raise PartsOutOfOrder(f"part {after.number} is listed after part {before.number}")
 
 
 def _find_parts(found: Iterable[StoredPart], named: Sequence[NamedPart]) -> list[StoredPart]:
@@ -373,8 +362,8 @@ def _find_parts(found: Iterable[StoredPart], named: Sequence[NamedPart]) -> list
     for part in parts[:-1]:
         if part.size < PART_BYTES_MIN:
             raise PartTooSmall(
-                f"part {part.number} has {part.size} bytes: all but the last must have"
-                f" {PART_BYTES_MIN}"
+                f"part {part.number} has {part.size} bytes: all parts except the last must have"
+                f" at least {PART_BYTES_MIN}"
             )
     return parts
 
@@ -385,7 +374,7 @@ def _check_whole(
     """Return the checksum of the joined object, or None; reject a mismatch with the request."""
     scheme = scheme_of(upload)
     if scheme is not None and asked.whole_type not in {None, scheme.type}:
-        raise BadDigest(str(asked.whole_type), scheme.type, what="type of the checksum")
+        raise BadDigest(str(asked.whole_type), scheme.type, what="checksum type")
     if scheme is None and asked.whole is not None:
         scheme = Scheme(asked.whole.algorithm, asked.whole_type or asked.whole.type)
     whole = None if scheme is None else _combined(scheme, parts)

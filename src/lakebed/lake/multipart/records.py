@@ -80,7 +80,11 @@ class StoredPart:
 
 
 class MultipartRecords:
-    """The records of one repository's multipart uploads."""
+    """The records of one repository's multipart uploads.
+
+    `find` and `find_open` raise `MultipartNotFound` if the upload does not exist or is for another
+    path, and `WrongAddress` if it has another address.
+    """
 
     def __init__(self, store: Store, repository: Repository) -> None:
         self._uploads = Records(store, MULTIPARTS, repository.partition)
@@ -96,16 +100,10 @@ class MultipartRecords:
         return self._uploads.scan_readable()
 
     def add(self, upload_id: MultipartID, upload: pb.MultipartUpload) -> None:
-        """Write the record of a new upload."""
         self._uploads.set_if(upload_id.encode(), upload, ABSENT)
 
     def find(self, target: Target) -> UploadRecord:
-        """Return an upload, open or recently completed.
-
-        Raises:
-            MultipartNotFound: The upload does not exist, or is for another path.
-            WrongAddress: The upload has another address.
-        """
+        """Return an upload, open or recently completed."""
         record = self._uploads.find(target.upload_id.encode())
         if record is None or not _is_for(record.message, target):
             raise MultipartNotFound(target.upload_id)
@@ -115,12 +113,7 @@ class MultipartRecords:
         return record
 
     def find_open(self, target: Target) -> UploadRecord:
-        """Return an upload without a decision.
-
-        Raises:
-            MultipartNotFound: The upload does not exist, or is for another path.
-            WrongAddress: The upload has another address.
-        """
+        """Return an upload without a decision."""
         record = self.find(target)
         if record.message.HasField("entry"):
             raise MultipartNotFound(target.upload_id)
@@ -129,15 +122,10 @@ class MultipartRecords:
     def decide(
         self, record: UploadRecord, entry: Entry, copied_from: Iterable[str]
     ) -> UploadRecord | None:
-        """Record the entry of an upload, if the upload is unchanged since it was read.
+        """Record the entry of an upload; return None if the upload has changed or on doubt.
 
-        `copied_from` are the addresses of objects from which parts were copied.
-
-        Returns:
-            The decided record, or None if the upload has changed or the outcome is unknown.
-
-        Raises:
-            StoreUnavailable: The decision was not recorded.
+        `copied_from` are the addresses of objects from which parts were copied. Raises
+        `StoreUnavailable` if the decision was certainly not recorded.
         """
         decided = copy_of(record.message)
         decided.entry.ParseFromString(encode(entry))
@@ -167,11 +155,8 @@ class MultipartRecords:
     def note_staged(self, decided: UploadRecord) -> bool:
         """Record that an upload's entry is staged, and remove its parts.
 
-        Returns:
-            False if the decision has changed, so that nothing was recorded.
-
-        Raises:
-            TooManyTries, OutcomeUnknown: The outcome is unknown.
+        Returns False if the decision has changed. Raises `TooManyTries` or `OutcomeUnknown` if the
+        outcome is unknown.
         """
         for _ in range(_TRIES):
             record = self._uploads.find(decided.name)
@@ -193,11 +178,7 @@ class MultipartRecords:
         raise TooManyTries(f"noting that the upload {id_of(decided)} is completed", _TRIES)
 
     def drop(self, record: UploadRecord) -> None:
-        """Remove an upload and its parts, if unchanged since it was read.
-
-        Raises:
-            MultipartNotFound: The upload has changed.
-        """
+        """Remove an upload and its parts; raise `MultipartNotFound` if the upload has changed."""
         upload_id = id_of(record)
         try:
             self._uploads.delete_if(record.name, record.predicate)
@@ -219,8 +200,7 @@ class MultipartRecords:
             yield _stored(int(record.name.removeprefix(prefix)), record.message)
 
     def drop_parts(self, upload_id: MultipartID) -> None:
-        """Remove the records of all parts, including damaged ones."""
-        for name in self._parts.names(_prefix(upload_id)):
+        for name in self._parts.names(_prefix(upload_id)):  # damaged records, too
             self._parts.delete(name)
 
 
@@ -267,8 +247,7 @@ def stored_part(part: PartInfo) -> StoredPart:
 def etag_of(named: Sequence[NamedPart]) -> str:
     """Return the ETag of an object uploaded in parts, computed as S3 does.
 
-    Raises:
-        PartMissing: The ETag of a part is malformed.
+    Raises `PartMissing` if the ETag of a part is malformed.
     """
     digest = hashlib.md5(usedforsecurity=False)
     for part in named:
@@ -276,7 +255,7 @@ def etag_of(named: Sequence[NamedPart]) -> str:
             digest.update(bytes.fromhex(part.md5))
         except ValueError as error:
             raise PartMissing(
-                f"part {part.number} cannot have the ETag '{part.md5}': it is not an MD5"
+                f"part {part.number} has the invalid ETag '{part.md5}': not an MD5"
             ) from error
     return f"{digest.hexdigest()}-{len(named)}"
 

@@ -80,7 +80,11 @@ class UploadedParts:
 
 
 class MultipartUploads:
-    """Creates, lists and aborts multipart uploads, and stores their parts."""
+    """Creates, lists and aborts multipart uploads, and stores their parts.
+
+    Methods raise `RepositoryNotFound`, `MultipartNotFound` or `WrongAddress` if an upload does not
+    exist or has another address.
+    """
 
     def __init__(
         self,
@@ -110,16 +114,7 @@ class MultipartUploads:
         scheme: Scheme | None = None,
         presigned: bool = False,
     ) -> NewUpload:
-        """Create an upload.
-
-        Args:
-            repository_id: The destination repository.
-            branch: The destination branch.
-            path: The path of the object.
-            content_type: Media type.
-            metadata: User metadata.
-            scheme: Scheme of the object's checksum, if any.
-            presigned: Whether parts are sent directly to the storage by URLs.
+        """Create an upload; `presigned` if its parts are sent directly to the storage by URLs.
 
         Raises:
             InvalidPath, InvalidMetadata: The path or the metadata is invalid.
@@ -166,7 +161,6 @@ class MultipartUploads:
         bytes as received. `copied_from` is the address of the bytes' source object, if any.
 
         Raises:
-            RepositoryNotFound, MultipartNotFound: The upload does not exist.
             InvalidParts: The part number is invalid.
             OutcomeUnknown: The part may be stored.
             BlockError: The storage refused or failed.
@@ -195,7 +189,6 @@ class MultipartUploads:
         """Store one part of an upload with presigned URLs; return its ETag.
 
         Raises:
-            RepositoryNotFound, MultipartNotFound, WrongAddress: The upload does not exist.
             InvalidParts: The part number or the size is invalid.
             BlockError: The storage refused or failed.
         """
@@ -205,11 +198,7 @@ class MultipartUploads:
         return self._send(repository, target, upload, number, chunks, size).etag
 
     def find_open(self, target: Target) -> NewUpload:
-        """Return an upload without a decision.
-
-        Raises:
-            RepositoryNotFound, MultipartNotFound, WrongAddress: The upload does not exist.
-        """
+        """Return an upload without a decision."""
         repository = self._engine.repositories.get(target.repository_id)
         upload = self._records(repository).find_open(target).message
         address = repository.namespace.address(upload.address)
@@ -217,11 +206,7 @@ class MultipartUploads:
 
     @traced("catalog.list_parts")
     def list_parts(self, target: Target) -> UploadedParts:
-        """Return the parts of an upload so far.
-
-        Raises:
-            RepositoryNotFound, MultipartNotFound: The upload does not exist.
-        """
+        """Return the parts of an upload so far."""
         records = self._records(self._engine.repositories.get(target.repository_id))
         upload = records.find_open(target).message
         return UploadedParts(scheme_of(upload), list(records.parts(target.upload_id)))
@@ -230,9 +215,6 @@ class MultipartUploads:
         """Yield the open uploads of a repository, in order of their ids.
 
         Omits uploads by presigned URLs: S3 has no calls for them.
-
-        Raises:
-            RepositoryNotFound: The repository does not exist.
         """
         repository = self._engine.repositories.get(repository_id)
         for record in self._records(repository).scan():
@@ -247,12 +229,9 @@ class MultipartUploads:
 
     @traced("catalog.abort_multipart")
     def abort(self, target: Target) -> None:
-        """Drop an upload and its parts.
+        """Drop an upload and its parts, unless it was completed.
 
-        Raises:
-            RepositoryNotFound, MultipartNotFound: The upload does not exist, or was completed.
-            WrongAddress: The upload has another address.
-            OutcomeUnknown, BlockError: The upload may still exist.
+        Raises `OutcomeUnknown` or `BlockError` if the upload may still exist.
         """
         repository = self._engine.repositories.get(target.repository_id)
         self._drop(repository, self._records(repository).find_open(target))
@@ -269,8 +248,7 @@ class MultipartUploads:
     def end(self, repository: Repository, name: bytes) -> bool:
         """Drop an unfinished upload; return False if it does not exist.
 
-        Raises:
-            OutcomeUnknown, BlockError: The upload may still exist.
+        Raises `OutcomeUnknown` or `BlockError` if the upload may still exist.
         """
         record = next(self.unfinished(repository, name), None)
         if record is None or record.name != name:
@@ -294,8 +272,8 @@ class MultipartUploads:
                     pass  # concurrently completed or dropped
                 except BlockError as error:
                     _LOGGER.warning(
-                        "upload %s is too old, and the storage refused to drop it: %s; the next"
-                        " pass tries again",
+                        "upload %s has expired, but the storage refused to drop it: %s; the next"
+                        " pass retries",
                         record.name.decode(),
                         error,
                     )
@@ -328,11 +306,7 @@ class MultipartUploads:
 
 
 def check_part(number: int, size: int = 0) -> None:
-    """Check the number and the size of a part.
-
-    Raises:
-        InvalidParts: The number or the size is invalid.
-    """
+    """Raise `InvalidParts` if the number or the size of a part is invalid."""
     if not 1 <= number <= PART_NUMBER_MAX:
         raise InvalidParts(f"parts are numbered from 1 to {PART_NUMBER_MAX}, not {number}")
     if size > PART_BYTES_MAX:

@@ -22,14 +22,7 @@ class BoundedFile(io.RawIOBase):
         bytes_max: int,
         check_time: Callable[[], None],
     ) -> None:
-        """Create a file.
-
-        Args:
-            read: Opens a range of the object.
-            size: Size of the object in bytes.
-            bytes_max: Maximum total number of bytes read.
-            check_time: Raises if the time is over.
-        """
+        """Create a file of `size` bytes; `read` opens a range, `bytes_max` limits all reads."""
         self._read = read
         self.size = size
         self._left = bytes_max
@@ -58,11 +51,7 @@ class BoundedFile(io.RawIOBase):
         return self._position
 
     def read(self, size: int | None = -1) -> bytes:
-        """Return the next bytes.
-
-        Raises:
-            PreviewTooLarge: The limit of bytes or time is exceeded.
-        """
+        """Return the next bytes; raise `PreviewTooLarge` beyond the limit of bytes or time."""
         self.check_time()
         rest = max(0, self.size - self._position)
         wanted = rest if size is None or size < 0 else min(size, rest)
@@ -70,8 +59,8 @@ class BoundedFile(io.RawIOBase):
             return b""
         if wanted > self._left:
             raise PreviewTooLarge(
-                f"to show this, more than {self._bytes_max >> 20} MiB would have to be read:"
-                " download the object, or read it with a program"
+                f"showing this object would read more than {self._bytes_max >> 20} MiB: download"
+                " it, or read it with a program"
             )
         self._left -= wanted
         with self._read(Between(self._position, self._position + wanted)) as stream:

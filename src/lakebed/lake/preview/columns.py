@@ -50,10 +50,8 @@ def describe(
 ) -> list[Column]:
     """Return the columns of the shown rows.
 
-    Args:
-        table: The shown rows.
-        metadata: Metadata of their Parquet file.
-        numbers: The numeric columns, in order, with all rows of the file, if they were read.
+    `metadata` is that of their Parquet file. `numbers` are the numeric columns, in order, with all
+    rows of the file, if they were read.
     """
     known = {} if metadata is None else _file_statistics(metadata, table.schema)
     whole = None if numbers is None else iter(numbers.columns)

@@ -53,7 +53,7 @@ class Decoders:
             about_to_wait()
             self._free.get(timeout=self._seconds_max)
         except Empty:
-            raise PreviewTooLarge("other previews are being made: try again") from None
+            raise PreviewTooLarge("other previews are in progress: retry") from None
         try:
             return self._run(task, files)
         finally:
@@ -72,8 +72,8 @@ class Decoders:
             return self._converse(process, task, files, ends)
         except (EOFError, OSError) as error:
             process.kill()
-            _LOGGER.warning("a reader of a preview ended: exit code %s", process.wait())
-            raise PreviewTooLarge("to show this takes more than its reader has") from error
+            _LOGGER.warning("a preview process ended: exit code %s", process.wait())
+            raise PreviewTooLarge("showing this object exceeds the limits of a preview") from error
         finally:
             process.kill()
             process.communicate()
@@ -94,7 +94,9 @@ class Decoders:
             left = ends - self._runtime.monotonic()
             about_to_wait()
             if left <= 0 or not select.select([process.stdout], [], [], left)[0]:
-                raise PreviewTooLarge(f"to show this takes more than {self._seconds_max:g} seconds")
+                raise PreviewTooLarge(
+                    f"showing this object takes more than {self._seconds_max:g} seconds"
+                )
             letter, data = receive(process.stdout)
             if letter == b"r":
                 number, start, length = msgspec.json.decode(data, type=tuple[int, int, int])

@@ -19,11 +19,7 @@ def send(pipe: IO[bytes], letter: bytes, data: bytes) -> None:
 
 
 def receive(pipe: IO[bytes]) -> tuple[bytes, bytes]:
-    """Return the letter and the data of the next frame.
-
-    Raises:
-        EOFError: The pipe has ended, or the frame is too large.
-    """
+    """Return letter and data of the next frame; raise `EOFError` at the end or above the limit."""
     length = int.from_bytes(_exactly(pipe, _LENGTH_BYTES), "big")
     if not 0 < length <= FRAME_BYTES_MAX:
         raise EOFError

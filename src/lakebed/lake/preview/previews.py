@@ -46,13 +46,7 @@ class Previews:
     """Creates previews of objects, with limits on bytes, rows, columns and time."""
 
     def __init__(self, objects: Objects, runtime: Runtime, decode: Decode | None = None) -> None:
-        """Create previews of objects.
-
-        Args:
-            objects: Reads the objects.
-            runtime: The clock.
-            decode: Decodes tables; defaults to child processes.
-        """
+        """`decode` decodes tables; defaults to child processes."""
         self._objects = objects
         self._runtime = runtime
         self._decode = decode or Decoders(runtime, seconds_max=_SECONDS_MAX).decode
@@ -63,9 +57,8 @@ class Previews:
     ) -> Preview:
         """Return a preview of an object, beginning with the row at an offset.
 
-        Raises:
-            EntryNotFound: The object does not exist.
-            MissingBytes, ChangedBytes, BlockError: The object cannot be read.
+        Raises `EntryNotFound` if the object does not exist, and `MissingBytes`, `ChangedBytes` or
+        `BlockError` if it cannot be read.
         """
         stats = self._objects.stat(repository_id, ref, path)
         file = self._open(stats)
@@ -83,9 +76,8 @@ class Previews:
     ) -> RowDiff:
         """Return the rows of a table that differ between two refs.
 
-        Raises:
-            EntryNotFound: A ref has no such object.
-            NotComparable, PreviewTooLarge, UnreadableTable: The rows cannot be compared.
+        Raises `EntryNotFound` if a ref lacks the object, and `NotComparable`, `PreviewTooLarge` or
+        `UnreadableTable` if the rows cannot be compared.
         """
         files, formats = [], []
         for ref in (left, right):
@@ -93,7 +85,9 @@ class Previews:
             file = self._open(stats)
             kind = self._format(stats, file)
             if kind is None:
-                raise NotComparable("only rows of Parquet, Arrow, CSV and JSON lines are compared")
+                raise NotComparable(
+                    "only rows of Parquet, Arrow, CSV and JSON lines can be compared"
+                )
             files.append(file)
             formats.append(kind)
         found = self._decode(Task(formats=formats, compare=True, keys=list(keys)), files)
@@ -105,7 +99,9 @@ class Previews:
 
         def check_time() -> None:
             if self._runtime.monotonic() > ends:
-                raise PreviewTooLarge(f"to show this takes more than {_SECONDS_MAX:.0f} seconds")
+                raise PreviewTooLarge(
+                    f"showing this object takes more than {_SECONDS_MAX:.0f} seconds"
+                )
 
         return BoundedFile(
             lambda wanted: self._objects.read(stats, byte_range=wanted),
@@ -144,7 +140,7 @@ class Previews:
         most = _NOTEBOOK_BYTES if is_notebook else _TEXT_BYTES
         text = texts.decode(file.read(most))
         if text is None:
-            return Preview(kind="none", reason="It is neither text, a table nor a picture.")
+            return Preview(kind="none", reason="The object is neither text, a table nor an image.")
         truncated = stats.size > most
         if extension in {"md", "markdown"} and len(text) <= texts.MARKDOWN_LENGTH_MAX:
             return Preview(kind="markdown", tree=texts.markdown_tree(text))

@@ -71,18 +71,11 @@ class RowDiff:
 def diff_rows(left: TableVersion, right: TableVersion, keys: Sequence[str] = ()) -> RowDiff:
     """Compare two tables row by row.
 
-    Rows are matched by key only if both sides have all of their rows: the first rows of two
-    versions need not be the same rows.
+    Rows are matched by `keys`, by default the first column with distinct values on each side, only
+    if both sides have all of their rows: the first rows of two versions need not be the same rows.
 
-    Args:
-        left: Before.
-        right: After.
-        keys: Columns that match rows of both sides; defaults to the first column with distinct
-            values on each side, if any.
-
-    Raises:
-        NotComparable: A key is not a column of both sides, or not unique, or rows of a side are
-            missing.
+    Raises `NotComparable` if a key is not a column of both sides, or not unique, or rows of a side
+    are missing.
     """
     there = set(right.table.column_names)
     shared = [name for name in left.table.column_names if name in there]
@@ -212,7 +205,7 @@ def _by_key(rows: list[Row], places: list[int], keys: list[str]) -> dict[Row, Ro
     found = {tuple(row[at] for at in places): row for row in rows}
     if len(found) < len(rows):
         raise NotComparable(
-            f"{' and '.join(keys)} do not tell all rows apart: choose more key columns"
+            f"{' and '.join(keys)} do not identify rows uniquely: choose more key columns"
         )
     return found
 
@@ -255,4 +248,4 @@ def _show(found: RowDiff, change: RowChange) -> None:
     if len(found.rows) < SHOWN_MAX:
         found.rows.append(change)
     elif not found.note:
-        found.note = f"Only the first {SHOWN_MAX} rows that differ are shown."
+        found.note = f"Only the first {SHOWN_MAX} differing rows are shown."

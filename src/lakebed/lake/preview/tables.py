@@ -120,7 +120,6 @@ def _numbers_of_parquet(
 
 
 def _numbers_in(table: pa.Table) -> pa.Table:
-    """Return the numeric columns of a table."""
     return table.select([at for at, each in enumerate(table.schema) if is_number(each.type)])
 
 
@@ -197,7 +196,7 @@ def read_csv(file: BoundedFile, offset: int, limit: int, *, delimiter: str) -> R
         ),
     )
     name = "TSV" if delimiter == "\t" else "CSV"
-    note = f"{len(bad)} lines with another number of columns are left out." if bad else ""
+    note = f"{len(bad)} lines with a different number of columns are omitted." if bad else ""
     return _of_head(name, table, offset, limit, is_whole=is_whole, note=note)
 
 

@@ -95,8 +95,7 @@ _LEAVES: Final[dict[str, Callable[[SyntaxTreeNode], Node]]] = {
 def notebook_cells(text: str) -> list[dict[str, Any]]:
     """Return the cells of a Jupyter notebook, with their textual outputs.
 
-    Raises:
-        ValueError: The text is not a notebook.
+    Raises `ValueError` if the text is not a notebook.
     """
     found = json.loads(text)
     if not isinstance(found, dict) or not isinstance(found.get("cells"), list):

@@ -128,12 +128,12 @@ class PullMerger:
         except NotBegun:
             raise
         except LeaseLostError:
-            raise PullBusy(pull_id, "was taken over by somebody else") from None
+            raise PullBusy(pull_id, "was taken over by another process") from None
         except Exception as error:
             merged = self._recover(repository, held, record.name)
             if merged is None:
                 raise
-            _LOGGER.warning("pull request %s is merged, in spite of: %s", pull_id, error)
+            _LOGGER.warning("pull request %s is merged despite an error: %s", pull_id, error)
             return merged
         self._end(repository, held, record.name, commit_id)
         return commit_id
@@ -174,7 +174,9 @@ class PullMerger:
         except LeaseLostError:
             return
         except LakebedError as error:
-            _LOGGER.warning("commit %s merged a pull request; to be noted: %s", commit_id, error)
+            _LOGGER.warning(
+                "commit %s merged a pull request, not yet recorded: %s", commit_id, error
+            )
             return
         self._forget(repository, name)
 
@@ -192,24 +194,21 @@ class PullMerger:
         """End an interrupted merge; return the commit, or None if none was published.
 
         Safe even if the merging process is alive: its lease is lost, and it stops. Without
-        `at_once`, a process with heartbeats is left alone.
-
-        Raises:
-            PullBusy: The merging process is alive, or another one was faster.
+        `at_once`, raises `PullBusy` if the process sends heartbeats, or another one was faster.
         """
         pull_id, found = record.name.decode(), record.message
         if found.state not in UNDER_WAY:
             return CommitID(found.merged_commit_id) if found.merged_commit_id else None
         if not at_once and not self._is_silent(repository, record):
-            raise PullBusy(pull_id, "is being merged just now")
+            raise PullBusy(pull_id, "is being merged")
         held = LeasedPull(self._records(repository), record, self._runtime)
         if not held.take_over():
-            raise PullBusy(pull_id, "was just changed by somebody else")
+            raise PullBusy(pull_id, "was changed concurrently")
         commit_id = self._find_published(repository, held.message)
         try:
             held.end(commit_id)
         except LeaseLostError:
-            raise PullBusy(pull_id, "was taken over by somebody else") from None
+            raise PullBusy(pull_id, "was taken over by another process") from None
         if commit_id is not None:
             self._forget(repository, record.name)
         return commit_id
@@ -223,7 +222,7 @@ class PullMerger:
                 try:
                     record = self._records(repository).find(announced.name)
                 except CorruptRecord as error:
-                    _LOGGER.warning("the merge of a pull request is left alone: %s", error)
+                    _LOGGER.warning("the merge of a pull request is skipped: %s", error)
                     continue
                 if record is None or record.message.state not in UNDER_WAY:
                     self._drop(repository, announced, record)
@@ -238,13 +237,10 @@ class PullMerger:
         announced: Record[pb.PullMerging],
         record: Record[pb.PullRequest] | None,
     ) -> None:
-        """Remove an announcement, unless its merge is about to begin.
+        """Remove an announcement; raise `PredicateFailed` if its merge is about to begin.
 
         A merge reads the record, announces itself and leases the record, in this order. So if the
         announcement is unchanged after the record was rewritten, its merge can no longer begin.
-
-        Raises:
-            PredicateFailed: The merge is beginning.
         """
         if record is not None:
             self._records(repository).set_if(record.name, record.message, record.predicate)

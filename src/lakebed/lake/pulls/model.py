@@ -64,7 +64,6 @@ class PullRequest:
 
     @classmethod
     def of(cls, record: Record[pb.PullRequest]) -> "PullRequest":
-        """Convert a record."""
         found = record.message
         return cls(
             id=PullID(record.name.decode()),
@@ -105,42 +104,30 @@ def new_pull_id(runtime: Runtime) -> PullID:
 
 
 def check_pull_id(text: str) -> PullID:
-    """Return a valid pull request id.
-
-    Raises:
-        InvalidPull: The text is not a pull request id.
-    """
+    """Return a pull request id; raise `InvalidPull` if it is malformed."""
     if not _ID.fullmatch(text):
         raise InvalidPull(
-            f"'{text}' is not the id of a pull request: these have 20 characters, such as"
+            f"'{text}' is not a pull request id: ids have 20 characters, such as"
             " '4pi3sa85p80htbg1mll0'"
         )
     return PullID(text)
 
 
 def check_title(title: str) -> str:
-    """Return a valid title.
-
-    Raises:
-        InvalidPull: The title is empty, too long, or has control characters.
-    """
+    """Return a title; raise `InvalidPull` if it is empty, too long, or has control characters."""
     if not title.strip() or _CONTROL.search(title) or len(title) > TITLE_CHARACTERS_MAX:
         raise InvalidPull(
-            "a pull request needs a title: one line of up to"
+            "the title of a pull request must be one line of 1 to"
             f" {TITLE_CHARACTERS_MAX} characters; this one has {len(title)}"
         )
     return title
 
 
 def check_description(description: str) -> str:
-    """Return a valid description.
-
-    Raises:
-        InvalidPull: The description is too long.
-    """
+    """Return a description; raise `InvalidPull` if it is too long."""
     if len(description) > DESCRIPTION_CHARACTERS_MAX:
         raise InvalidPull(
-            f"the description has {len(description)} characters, and may have"
-            f" {DESCRIPTION_CHARACTERS_MAX}"
+            f"the description has {len(description)} characters; at most"
+            f" {DESCRIPTION_CHARACTERS_MAX} are allowed"
         )
     return description

@@ -43,7 +43,11 @@ _STATES: Final = {
 
 
 class Pulls:
-    """Manages the pull requests of all repositories."""
+    """Manages the pull requests of all repositories.
+
+    Methods raise `RepositoryNotFound`, `BranchNotFound` or `PullNotFound` if a repository, branch
+    or pull request does not exist.
+    """
 
     def __init__(
         self, engine: Engine, store: Store, runtime: Runtime, settings: CatalogSettings
@@ -69,7 +73,6 @@ class Pulls:
         """Create a pull request from one branch to another.
 
         Raises:
-            RepositoryNotFound, BranchNotFound: The repository or a branch does not exist.
             InvalidPull: Both branches are the same, or a text is missing or too long.
             OutcomeUnknown: The pull request may have been created.
         """
@@ -85,7 +88,7 @@ class Pulls:
         repository = self._engine.repositories.get(repository_id)
         if source == destination:
             raise InvalidPull(
-                f"the source and the destination are both '{source}': name two different branches"
+                f"source and destination are both '{source}': choose two different branches"
             )
         for branch in (source, destination):
             self._engine.branches.get(repository, branch)
@@ -95,11 +98,6 @@ class Pulls:
 
     @traced("catalog.get_pull")
     def get(self, repository_id: RepositoryID, pull_id: PullID) -> PullRequest:
-        """Return a pull request.
-
-        Raises:
-            RepositoryNotFound, PullNotFound: The pull request does not exist.
-        """
         repository = self._engine.repositories.get(repository_id)
         return PullRequest.of(self._find(repository, pull_id))
 
@@ -111,16 +109,9 @@ class Pulls:
         after: str = "",
         is_open: bool | None = None,
     ) -> Iterator[PullRequest]:
-        """Yield pull requests, newest first, after the id `after`.
+        """Yield pull requests whose ids have a prefix, newest first, after the id `after`.
 
-        Args:
-            repository_id: The repository.
-            prefix: Prefix of the ids.
-            after: An id.
-            is_open: Yield only open ones, or only others; None yields all.
-
-        Raises:
-            RepositoryNotFound: The repository does not exist.
+        With `is_open`, yields only open ones (True) or only others (False).
         """
         repository = self._engine.repositories.get(repository_id)
         start = after.encode() + b"\x00" if after else b""
@@ -143,14 +134,13 @@ class Pulls:
         """Change the texts of a pull request, close or reopen it.
 
         Raises:
-            RepositoryNotFound, PullNotFound: The pull request does not exist.
             InvalidPull: A text is missing or too long.
             PullStatusRefused: The pull request is merged, or `status` is MERGED.
             PullBusy: The pull request is being merged.
             OutcomeUnknown: The change may have been made.
         """
         if status is PullStatus.MERGED:
-            raise PullStatusRefused(f"pull request {pull_id} cannot be marked as merged: merge it")
+            raise PullStatusRefused(f"pull request {pull_id} cannot be set to merged: merge it")
         repository = self._engine.repositories.get(repository_id)
 
         def edit(message: pb.PullRequest) -> None:
@@ -167,9 +157,9 @@ class Pulls:
 
     def _set_status(self, pull_id: PullID, message: pb.PullRequest, status: PullStatus) -> None:
         if message.state == pb.PULL_STATE_MERGED:
-            raise PullStatusRefused(f"pull request {pull_id} is merged, and stays so")
+            raise PullStatusRefused(f"pull request {pull_id} is already merged")
         if message.state in UNDER_WAY:
-            raise PullBusy(pull_id, "is being merged just now")
+            raise PullBusy(pull_id, "is being merged")
         if message.state != _STATES[status]:
             message.state = _STATES[status]
             message.closed_us = now_us(self._runtime) if status is PullStatus.CLOSED else 0
@@ -195,7 +185,7 @@ class Pulls:
                     raise
             else:
                 return
-        raise PullBusy(pull_id, "is changed by others all the time")
+        raise PullBusy(pull_id, "keeps being changed concurrently")
 
     # Merging
 
@@ -206,8 +196,6 @@ class Pulls:
         """Merge a pull request exactly once, despite concurrent requests; return the commit.
 
         Raises:
-            RepositoryNotFound, PullNotFound, BranchNotFound: The pull request or a branch does not
-                exist.
             PullStatusRefused: The pull request is not open.
             PullBusy: Another process is merging the pull request.
             LakebedError: As raised by `Merger.merge`; the pull request is still open.
@@ -223,23 +211,19 @@ class Pulls:
             self._engine.branches.get(repository, BranchID(record.message.source_branch))
             with suppress(NotBegun):  # edited concurrently: read the record again
                 return self._merger.merge(repository, record, named)
-        raise PullBusy(pull_id, "is changed by others all the time")
+        raise PullBusy(pull_id, "keeps being changed concurrently")
 
     def _find_open(self, repository: Repository, pull_id: PullID) -> Record[pb.PullRequest]:
         record = self._find(repository, pull_id)
         if record.message.state != pb.PULL_STATE_OPEN:
             status = PullRequest.of(record).status
             raise PullStatusRefused(
-                f"pull request {pull_id} is {status}, and only open ones can be merged"
+                f"pull request {pull_id} is {status}: only open ones can be merged"
             )
         return record
 
     def _end_cut_off_merge(self, repository: Repository, pull_id: PullID) -> CommitID | None:
-        """End an interrupted merge, if any; return the commit, or None if none was published.
-
-        Raises:
-            PullBusy: The merge is in progress.
-        """
+        """End an interrupted merge, if any; return the commit, or None if none was published."""
         record = self._find(repository, pull_id)
         if record.message.state not in UNDER_WAY:
             return None
@@ -253,8 +237,7 @@ class Pulls:
     def delete_source(self, repository_id: RepositoryID, pull_id: PullID) -> str | None:
         """Delete the source branch of a merged pull request, unless it has unmerged changes.
 
-        Returns:
-            None if the branch is deleted; otherwise the reason for keeping it.
+        Returns None if the branch is deleted; otherwise the reason for keeping it.
         """
         try:
             pull = self.get(repository_id, pull_id)
@@ -262,7 +245,7 @@ class Pulls:
                 self._engine.repositories.get(repository_id), pull.source_branch
             )
             if branch.commit_id != self.outlook(repository_id, pull).source_commit_id:
-                return f"branch {branch.id} has commits that were not merged"
+                return f"branch {branch.id} has unmerged commits"
             staged = self._engine.reader.list_changes(
                 repository_id, branch.id, EntryQuery(amount=1)
             )
@@ -279,11 +262,7 @@ class Pulls:
 
     @traced("catalog.pull_outlook")
     def outlook(self, repository_id: RepositoryID, pull: PullRequest) -> Outlook:
-        """Return the expected result of a merge; of a merged pull request, its heads.
-
-        Raises:
-            RepositoryNotFound: The repository was deleted.
-        """
+        """Return the expected result of a merge; of a merged pull request, its heads."""
         repository = self._engine.repositories.get(repository_id)
         if pull.merged_commit_id is not None:
             merged = self._engine.commits.get(repository, pull.merged_commit_id)
@@ -300,7 +279,7 @@ class Pulls:
             return heads
         for branch, head in ((pull.source_branch, source), (pull.destination_branch, destination)):
             if head is None:
-                return _hindered(heads, f"branch {branch} is gone")
+                return _hindered(heads, f"branch {branch} was deleted")
         assert source is not None
         assert destination is not None
         return self._compare(repository, heads, source, destination)
@@ -310,13 +289,12 @@ class Pulls:
     ) -> Outlook:
         base = self._engine.merge_bases.find(repository, source.id, destination.id)
         if base is None:
-            return _hindered(heads, "the two branches have no commit in common")
+            return _hindered(heads, "the branches have no common ancestor")
         if base.id == source.id or (base.metarange_id == source.metarange_id and not base.is_first):
-            return _hindered(heads, "the source has no changes that the destination has not")
+            return _hindered(heads, "nothing to merge: source is up to date with destination")
         conflicts = self._count_conflicts(repository, base, source, destination)
-        objects = "1 object was" if conflicts == 1 else f"{conflicts} objects were"
-        text = f"{objects} changed differently on both sides" if conflicts else ""
-        return _hindered(heads, text, conflicts)
+        objects = "1 conflicting object" if conflicts == 1 else f"{conflicts} conflicting objects"
+        return _hindered(heads, objects if conflicts else "", conflicts)
 
     def _count_conflicts(
         self, repository: Repository, base: Commit, source: Commit, destination: Commit

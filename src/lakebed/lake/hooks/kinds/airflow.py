@@ -25,8 +25,7 @@ _ALREADY_THERE: Final = 409
 def run(context: HookContext) -> None:
     """Start a DAG run, and wait for its end if ``wait_for_dag`` is set.
 
-    Raises:
-        HookFailed: The DAG run could not be started, failed, or took too long.
+    Raises `HookFailed` if the DAG run could not be started, failed, or took too long.
     """
     properties = context.spec.properties
     version = properties.get("api_version", "v1")
@@ -42,7 +41,7 @@ def run(context: HookContext) -> None:
         body["logical_date"] = None  # required by v2; null means a run without a date
     response = _send(context, "POST", runs, headers, to_json(body))
     if not is_success(response.status) and response.status != _ALREADY_THERE:
-        raise HookFailed(f"Airflow did not start the DAG: it answered {response.status}")
+        raise HookFailed(f"Airflow did not start the DAG: status {response.status}")
     if properties.get("wait_for_dag", False):
         _wait(context, f"{runs}/{quote(dag_run_id, safe='')}", headers)
 
@@ -52,12 +51,12 @@ def _wait(context: HookContext, url: str, headers: dict[str, str]) -> None:
         context.deadline.sleep(_POLL_SECONDS)
         response = _send(context, "GET", url, headers)
         if not is_success(response.status):
-            raise HookFailed(f"Airflow was asked for the DAG's run: it answered {response.status}")
+            raise HookFailed(f"Airflow did not return the DAG run: status {response.status}")
         state = _field(response, "state")
         if state == "success":
             return
         if state == "failed":
-            raise HookFailed("the DAG's run failed")
+            raise HookFailed("the DAG run failed")
 
 
 def _authorization(context: HookContext, version: str) -> str:
@@ -74,7 +73,7 @@ def _authorization(context: HookContext, version: str) -> str:
     body = to_json({"username": username, "password": secret})
     response = _send(context, "POST", f"{_base(context)}/auth/token", {}, body, is_secret=True)
     if not is_success(response.status):
-        raise HookFailed(f"Airflow gave no token: it answered {response.status}")
+        raise HookFailed(f"Airflow returned no token: status {response.status}")
     token = _field(response, "access_token")
     context.output.hide(token)
     return f"Bearer {token}"
@@ -106,5 +105,5 @@ def _field(response: Response, name: str) -> str:
     except (ValueError, LookupError, TypeError, RecursionError):
         value = None
     if not isinstance(value, str):
-        raise HookFailed(f"Airflow's answer has no {name}: is url that of Airflow?")
+        raise HookFailed(f"Airflow's response has no {name}: check that url is Airflow's")
     return value

@@ -13,21 +13,17 @@ from lakebed.lake.hooks.processes import Child
 
 
 def run(context: HookContext) -> None:
-    """Run the program.
-
-    Raises:
-        HookFailed: The command is not configured, could not be started, or failed.
-    """
+    """Run the program; raise `HookFailed` if it is not configured, does not start, or fails."""
     properties = context.spec.properties
     name = properties["command"]
     command = context.settings.commands.get(name)
     if not command:
         raise HookFailed(
-            f"there is no command {name!r}: the server's operator names commands in hooks.commands"
+            f"no command {name!r}: the server's operator defines commands in hooks.commands"
         )
     arguments = [context.environment.fill_text(each) for each in properties.get("args", [])]
     if any("\0" in each for each in arguments):
-        raise HookFailed("an argument of the command holds a null character")
+        raise HookFailed("an argument of the command contains a null character")
     environment = {
         "PATH": os.environ.get("PATH", os.defpath),
         "LAKEBED_RUN_ID": context.event.run_id,

@@ -37,11 +37,7 @@ _BODIES_AS_TEXT = frozenset({"get_object", "stat_object"})
 
 
 def run(context: HookContext) -> None:
-    """Run the script.
-
-    Raises:
-        HookFailed: The script cannot be read, failed, or exceeded a limit.
-    """
+    """Run the script; raise `HookFailed` if it cannot be read, failed, or exceeded a limit."""
     start = _start(context, _read_script(context))
     child = Child(
         [sys.executable, "-I", "-B", "-m", "lakebed.lake.hooks.lua_child"],
@@ -67,11 +63,11 @@ def _serve(context: HookContext, child: Child) -> str | None:
         try:
             messages = [decoder.decode(each) for each in frames.add(received)]
         except (msgspec.MsgspecError, ValueError) as error:
-            raise HookFailed("the script's process sent something else than messages") from error
+            raise HookFailed("the script's process sent an invalid message") from error
         for message in messages:
             if child.is_sending:
                 # Unread replies would pile up in memory.
-                raise HookFailed("the script's process does not read what it asked for")
+                raise HookFailed("the script's process does not read its replies")
             match message:
                 case Print(text):
                     context.output.write(text)
@@ -136,7 +132,7 @@ def _read_script(context: HookContext) -> bytes:
 
 def _call(context: HookContext, call: Call) -> CallReply:
     if call.name not in CALLS:
-        return CallReply(error=f"there is no call {call.name}")
+        return CallReply(error=f"unknown call {call.name}")
     status, body = context.caller.call(call.name, call.arguments)
     if call.name in _BODIES_AS_TEXT and not isinstance(body, bytes):
         body = to_json(body) if body is not None else b""
@@ -145,7 +141,7 @@ def _call(context: HookContext, call: Call) -> CallReply:
 
 def _request(context: HookContext, request: HTTPCall) -> CallReply:
     if not context.settings.lua.net_http_enabled:
-        return CallReply(error="net/http is off: see hooks.lua.net_http_enabled")
+        return CallReply(error="net/http is disabled: see hooks.lua.net_http_enabled")
     try:
         response = Network(context.settings).request(
             request.method,

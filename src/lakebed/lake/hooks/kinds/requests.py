@@ -23,17 +23,14 @@ def send(
 ) -> Response:
     """Send a request, and log request and response; known secrets are masked.
 
-    If `is_secret`, the bodies are not logged.
-
-    Raises:
-        HookFailed: No complete response was received.
+    If `is_secret`, the bodies are not logged. Raises `HookFailed` without a complete response.
     """
     sent = {**headers, RUN_ID_HEADER: context.event.run_id}
     if body:
         sent["Content-Type"] = "application/json"
     for name, value in sent.items():
         if not value.isprintable():
-            raise HookFailed(f"the header {name} holds a line break or a control character")
+            raise HookFailed(f"the header {name} contains a line break or a control character")
     output = context.output
     output.print(f"{method} {url}")
     for name, value in sent.items():
@@ -43,12 +40,12 @@ def send(
     response = network.request(
         method, url, headers=sent, body=body, deadline=deadline or context.deadline
     )
-    output.print(f"Answer: {response.status}")
+    output.print(f"Response: {response.status}")
     for name, value in response.headers:
         output.print(f"{name}: {value}")
     output.write(b"\n" + response.body + b"\n" if not is_secret else b"\n")
     if response.is_cut:
-        output.print(f"[cut here: only {len(response.body)} bytes of the answer were read]")
+        output.print(f"[truncated: only {len(response.body)} bytes of the response were read]")
     return response
 
 

@@ -9,11 +9,7 @@ from lakebed.lake.hooks.kinds.requests import is_success, send
 
 
 def run(context: HookContext) -> None:
-    """Send the event.
-
-    Raises:
-        HookFailed: The status is not 2xx, or no response was received.
-    """
+    """Send the event; raise `HookFailed` without a response, or if its status is not 2xx."""
     properties = context.spec.properties
     fill = context.environment.fill_text
     query = [
@@ -31,7 +27,7 @@ def run(context: HookContext) -> None:
     response = send(context, "POST", url, headers=headers, body=to_json(context.payload))
     if not is_success(response.status):
         hint = " (redirects are not followed)" if _is_redirect(response.status) else ""
-        raise HookFailed(f"the webhook answered with status {response.status}{hint}")
+        raise HookFailed(f"the webhook returned status {response.status}{hint}")
 
 
 def _with_query(url: str, query: list[tuple[str, Any]]) -> str:

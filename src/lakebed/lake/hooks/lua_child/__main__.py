@@ -22,7 +22,7 @@ def main() -> None:
     try:
         error = run_script(start, pipe)
     except MemoryError:
-        error = "the script needs more memory than it may have (hooks.lua.memory_mib)"
+        error = "the script exceeds its memory limit (hooks.lua.memory_mib)"
     except Exception as problem:  # noqa: BLE001 - report bugs as errors, not as a dead process
         error = f"the script's process failed: {type(problem).__name__}: {problem}"
     pipe.send(End(error))

@@ -93,11 +93,7 @@ class Frames:
         self._buffer = bytearray()
 
     def add(self, piece: bytes) -> Iterator[bytes]:
-        """Add a chunk; yield the contents of the complete messages.
-
-        Raises:
-            ValueError: A message is too long.
-        """
+        """Add a chunk; yield the complete messages. Raise `ValueError` if a message is too long."""
         self._buffer += piece
         while len(self._buffer) >= _LENGTH_BYTES:
             end = _LENGTH_BYTES + int.from_bytes(self._buffer[:_LENGTH_BYTES], "big")

@@ -30,11 +30,7 @@ _NOT_HERE: Final = ("aws", "azure", "gcloud", "databricks", "formats", "lakefs/c
 
 
 def open_package(name: str, start: Start, pipe: Pipe) -> Functions:
-    """Return the functions of a package by name.
-
-    Raises:
-        CallFailed: The package does not exist, or the operator does not allow it.
-    """
+    """Return a package's functions by name; raise `CallFailed` if it is missing or not allowed."""
     functions: Functions
     if name == "hook":
         functions = {"fail": _fail}
@@ -43,7 +39,7 @@ def open_package(name: str, start: Start, pipe: Pipe) -> Functions:
     elif name == "net/http":
         if not start.net_http_enabled:
             raise CallFailed(
-                "the package net/http is off: the server's operator can turn it on by"
+                "package net/http is disabled: the server's operator can enable it by"
                 " hooks.lua.net_http_enabled"
             )
         functions = _load(f"{_SERVER}:new_http")(pipe)
@@ -51,12 +47,12 @@ def open_package(name: str, start: Start, pipe: Pipe) -> Functions:
         functions = _load(_LIBRARIES[name])
     elif name.startswith(_NOT_HERE):
         raise CallFailed(
-            f"the package {name} is not here: Lakebed's Lua has no clients of clouds and no"
-            " exporters. Use a webhook or a command for that"
+            f"package {name} is not available: Lakebed's Lua has no cloud clients and no"
+            " exporters; use a webhook or a command"
         )
     else:
         known = ", ".join(sorted([*_LIBRARIES, "hook", "lakefs", "net/http"]))
-        raise CallFailed(f"there is no package {name}: there are {known}")
+        raise CallFailed(f"unknown package {name}: use one of {known}")
     return functions
 
 

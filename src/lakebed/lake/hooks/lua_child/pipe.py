@@ -30,7 +30,6 @@ class Pipe:
         return pipe
 
     def send(self, message: msgspec.Struct) -> None:
-        """Send a message."""
         rest = memoryview(frame(message))
         while rest:
             rest = rest[os.write(self._target, rest) :]
@@ -43,6 +42,5 @@ class Pipe:
         os._exit(1)
 
     def ask(self, message: msgspec.Struct) -> CallReply:
-        """Send a message and return the reply."""
         self.send(message)
         return self.receive(CallReply)

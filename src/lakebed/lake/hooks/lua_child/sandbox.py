@@ -44,7 +44,7 @@ def run_script(start: Start, pipe: Pipe) -> str | None:
     try:
         error = run(start.script, values.to_lua(names))
     except (lupa.lua52.LuaMemoryError, MemoryError):
-        return "the script needs more memory than it may have (hooks.lua.memory_mib)"
+        return "the script exceeds its memory limit (hooks.lua.memory_mib)"
     except lupa.lua52.LuaError as problem:
         error = str(problem).encode() or b"the script failed without a reason"
     return None if error is None else _unwrap_failure(error.decode(errors="replace"))

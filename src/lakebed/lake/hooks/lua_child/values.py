@@ -34,8 +34,7 @@ class Values:
     def from_lua(self, value: Any, depth: int = 0) -> Any:
         """Convert a Lua value: a table becomes a list if it is a sequence, otherwise a dict.
 
-        Raises:
-            CallFailed: The value is nested too deeply, or contains a function.
+        Raises `CallFailed` if the value is nested too deeply, or contains a function.
         """
         kind = lupa.lua52.lua_type(value)
         if kind is None:
@@ -43,7 +42,7 @@ class Values:
         if kind != "table":
             raise CallFailed(f"a {kind} cannot be used here")
         if depth > _DEPTH_MAX:
-            raise CallFailed("a table is nested too deeply, or holds itself")
+            raise CallFailed("a table is nested too deeply, or contains itself")
         items = {
             key: self.from_lua(each, depth + 1)
             for key, each in value.items()
@@ -56,11 +55,7 @@ class Values:
         return {_key_text(key): each for key, each in items.items()}
 
     def to_lua(self, value: Any) -> Any:
-        """Convert a Python value.
-
-        Raises:
-            MemoryError: The value exceeds the script's memory.
-        """
+        """Convert a Python value; raise `MemoryError` if it exceeds the script's memory."""
         if isinstance(value, str):
             value = value.encode(errors="surrogateescape")
         self._check_room(len(value) if isinstance(value, bytes) else 0)
@@ -108,11 +103,7 @@ class Values:
 
 
 def text(value: Any, position: int = 1) -> bytes:
-    """Return a string argument; numbers are converted.
-
-    Raises:
-        CallFailed: The argument is neither.
-    """
+    """Return a string argument, or a number as a string; raise `CallFailed` for other types."""
     if isinstance(value, bytes):
         return value
     if isinstance(value, int | float) and not isinstance(value, bool):
@@ -121,11 +112,7 @@ def text(value: Any, position: int = 1) -> bytes:
 
 
 def number(value: Any, position: int = 1) -> int | float:
-    """Return a number argument; numeric strings are converted.
-
-    Raises:
-        CallFailed: The argument is not a number.
-    """
+    """Return a number argument, or a numeric string as a number; raise `CallFailed` otherwise."""
     if isinstance(value, bytes):
         try:
             return float(value)

@@ -68,11 +68,7 @@ def format_moment(moment: datetime, layout: str) -> str:
 
 
 def parse_moment(layout: str, value: str) -> datetime:
-    """Parse a time by a Go layout; without a zone, in UTC.
-
-    Raises:
-        CallFailed: The value does not match the layout.
-    """
+    """Parse a time by a Go layout; without a zone, in UTC. Raise `CallFailed` on a mismatch."""
     names: list[str] = []
     expression = ""
     end = 0
@@ -85,7 +81,7 @@ def parse_moment(layout: str, value: str) -> datetime:
         end = found.end()
     read = re.fullmatch(expression + re.escape(layout[end:]), value)
     if read is None:
-        raise CallFailed(f"{value!r} is not written as {layout!r}")
+        raise CallFailed(f"{value!r} does not match the layout {layout!r}")
     try:
         return _assemble(dict(zip(names, read.groups(), strict=True)))
     except ValueError as error:
@@ -125,7 +121,7 @@ def _moment(nanoseconds: Any, zone: Any) -> datetime:
     try:
         found = ZoneInfo(name) if name and name != "UTC" else UTC
     except (ZoneInfoNotFoundError, ValueError, OSError) as error:
-        raise CallFailed(f"there is no time zone {name!r}") from error
+        raise CallFailed(f"unknown time zone {name!r}") from error
     return (_EPOCH + timedelta(seconds=int(number(nanoseconds)) // _SECOND)).astimezone(found)
 
 

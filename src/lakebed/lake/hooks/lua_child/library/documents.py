@@ -27,7 +27,7 @@ def _unmarshal_json(data: object) -> object:
     try:
         return json.loads(text(data))
     except ValueError as error:
-        raise CallFailed(f"this is not JSON: {error}") from error
+        raise CallFailed(f"invalid JSON: {error}") from error
 
 
 def _marshal_yaml(value: object) -> str:
@@ -45,7 +45,7 @@ def _read_parquet_schema(data: object) -> list[dict[str, str]]:
     try:
         schema = pq.ParquetFile(pa.BufferReader(text(data))).schema
     except (pa.ArrowException, OSError) as error:
-        raise CallFailed(f"this is not Parquet: {error}") from error
+        raise CallFailed(f"invalid Parquet: {error}") from error
     rows: list[dict[str, str]] = []
     groups: set[tuple[str, ...]] = set()
     for index in range(len(schema)):

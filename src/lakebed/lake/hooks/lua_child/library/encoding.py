@@ -30,7 +30,7 @@ def _decode_base64(data: object) -> bytes:
     try:
         return base64.b64decode(text(data), validate=True)
     except binascii.Error as error:
-        raise CallFailed(f"this is not Base64: {error}") from error
+        raise CallFailed(f"invalid Base64: {error}") from error
 
 
 def _encode_base64_url(data: object) -> bytes:
@@ -42,7 +42,7 @@ def _decode_base64_url(data: object) -> bytes:
     try:
         return base64.b64decode(given + b"=" * (-len(given) % 4), altchars=b"-_", validate=True)
     except binascii.Error as error:
-        raise CallFailed(f"this is not Base64: {error}") from error
+        raise CallFailed(f"invalid Base64: {error}") from error
 
 
 def _encode_hex(data: object) -> bytes:
@@ -53,7 +53,7 @@ def _decode_hex(data: object) -> bytes:
     try:
         return binascii.unhexlify(text(data))
     except binascii.Error as error:
-        raise CallFailed(f"this is not hexadecimal: {error}") from error
+        raise CallFailed(f"invalid hexadecimal: {error}") from error
 
 
 # lakeFS changed the spelling of some names; scripts use both.

@@ -59,7 +59,7 @@ def _compiled(pattern: object) -> re.Pattern[bytes]:
     try:
         return re.compile(text(pattern))
     except (re.error, RecursionError) as error:
-        raise CallFailed(f"this is not a regular expression: {error}") from error
+        raise CallFailed(f"invalid regular expression: {error}") from error
 
 
 def _compile(pattern: object) -> dict[str, Callable[..., object]]:
@@ -101,7 +101,7 @@ def _parse_url(url: object) -> dict[str, object]:
     try:
         parts = urlsplit(text(url).decode())
     except ValueError as error:
-        raise CallFailed(f"this is not a URL: {error}") from error
+        raise CallFailed(f"invalid URL: {error}") from error
     host = parts.netloc.rpartition("@")[2]
     path = unquote_to_bytes(parts.path)
     return {"host": host, "path": path, "scheme": parts.scheme, "query": parts.query}
