@@ -55,16 +55,16 @@ def test_a_refused_login_has_a_reason_without_secrets(
     auth: AuthService, log: pytest.LogCaptureFixture
 ) -> None:
     auth.setup("admin", MINE)
-    assert lines(log) == [("info", "the installation is set up; its first administrator is admin")]
+    assert lines(log) == [("info", "installation set up with first administrator admin")]
     auth.login(MINE.access_key_id, MINE.secret_access_key)
     assert lines(log) == []
     for key, secret, reason in (
-        (MINE.access_key_id, "wrong-secret", "the secret of access key AKIAMINE is wrong"),
-        ("AKIANOBODY", "wrong-secret", "access key AKIANOBODY is not known"),
+        (MINE.access_key_id, "wrong-secret", "wrong secret for access key AKIAMINE"),
+        ("AKIANOBODY", "wrong-secret", "access key AKIANOBODY is unknown"),
         # Whoever mixes up the two sends a secret where the id belongs.
-        (MINE.secret_access_key, MINE.access_key_id, "access key (not shown) is not known"),
-        ("wJalrXUtnFEMIK7MDENGbPxRfiCYEXAMPLEKEY", "x", "access key (not shown) is not known"),
-        ("AKIA\nforged line", "x", "access key (not shown) is not known"),
+        (MINE.secret_access_key, MINE.access_key_id, "access key (not shown) is unknown"),
+        ("wJalrXUtnFEMIK7MDENGbPxRfiCYEXAMPLEKEY", "x", "access key (not shown) is unknown"),
+        ("AKIA\nforged line", "x", "access key (not shown) is unknown"),
     ):
         with pytest.raises(AuthenticationFailed) as caught:
             auth.login(key, secret)
@@ -82,7 +82,7 @@ def test_a_secret_of_another_server_key_is_logged(
         other.secret_for(MINE.access_key_id)
     ((level, text),) = lines(log)
     assert level == "warning"
-    assert text.startswith("cannot decrypt the secret of the access key AKIAMINE: ")
+    assert text.startswith("cannot decrypt the secret of access key AKIAMINE: ")
 
 
 def test_what_others_left_is_logged(store: Store, log: pytest.LogCaptureFixture) -> None:
@@ -91,10 +91,13 @@ def test_what_others_left_is_logged(store: Store, log: pytest.LogCaptureFixture)
     Records(store, SETUP, AUTH).set(SETUP_NAME, pb.Setup(attempt_id="1", user=first))
     Records(store, USERS, AUTH).set(b"jane", pb.User(unique_id="2", deleting=True))
     auth.setup("admin")
-    assert lines(log)[0] == ("warning", "a setup did not finish in 5 seconds: starting over")
+    assert lines(log)[0] == (
+        "warning",
+        "an earlier setup did not finish within 5 seconds: starting over",
+    )
     auth.users.create("jane")
     assert lines(log) == [
-        ("warning", "user jane is half deleted: finishing its deletion"),
+        ("warning", "user jane is partly deleted: finishing the deletion"),
         ("info", "user jane was created"),
     ]
 

@@ -354,7 +354,7 @@ def test_a_wrong_network_is_named() -> None:
     with pytest.raises(InvalidPolicy) as error:
         check_new_statements([with_condition("IpAddress", SourceIp=("10.0.0.0/99",))])
     assert str(error.value) == (
-        "'10.0.0.0/99' is not an address or a network: write it as 10.1.2.3 or 10.0.0.0/8"
+        "invalid address or network '10.0.0.0/99': write 10.1.2.3 or 10.0.0.0/8"
     )
 
 

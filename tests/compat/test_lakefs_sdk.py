@@ -569,7 +569,7 @@ def test_rules_of_garbage_collection(lake: Repository) -> None:
     assert api.get_gc_rules(lake.name) == none
     for days in (0, -1):
         wrong = sdk.GarbageCollectionRules(default_retention_days=days, branches=[])
-        with pytest.raises(ApiException, match="it must be from 1 to") as refused:
+        with pytest.raises(ApiException, match="use 1 to") as refused:
             api.set_gc_rules(lake.name, wrong)
         assert status_of(refused) == 400
     api.delete_gc_rules(lake.name)

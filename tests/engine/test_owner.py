@@ -23,14 +23,18 @@ def test_an_owner_is_decoded_as_it_was_encoded() -> None:
     [
         (encode_owner(OWNER)[:-5], DamagedFile, "owner is damaged"),
         (b"\xff\xfe", DamagedFile, "owner is damaged"),
-        (b"[]", ForeignFile, "owner does not say that it is a lakebed owner"),
-        (b'{"type": "other"}', ForeignFile, "owner does not say that it is a lakebed owner"),
+        (b"[]", ForeignFile, "owner is not a lakebed owner file"),
+        (b'{"type": "other"}', ForeignFile, "owner is not a lakebed owner file"),
         (b'{"type": "lakebed owner", "version": 2}', FormatTooNew, "owner has version 2"),
-        (b'{"type": "lakebed owner", "version": 1}', DamagedFile, "it lacks 'installation_id'"),
+        (
+            b'{"type": "lakebed owner", "version": 1}',
+            DamagedFile,
+            "field 'installation_id' is missing",
+        ),
         (
             encode_owner(OWNER).replace(b'"lake"', b"1"),
             DamagedFile,
-            "its repository is of the type",
+            "field repository has type",
         ),
         (b"[" * 100_000, DamagedFile, "owner is damaged"),
     ],

@@ -200,7 +200,7 @@ def test_a_metarange_of_level_one_has_the_ranges_of_those_it_lists() -> None:
 def test_the_id_of_a_metarange_covers_its_level() -> None:
     table = listing(*HALVES.values())
     assert metarange_id(table) != metarange_id(table, level=1)
-    with pytest.raises(DamagedFile, match="its content has the id"):
+    with pytest.raises(DamagedFile, match="content id mismatch"):
         decode_metarange(
             encode_metarange(table, level=0),
             metarange_id(table, level=1),
@@ -211,7 +211,7 @@ def test_the_id_of_a_metarange_covers_its_level() -> None:
 
 def test_a_line_that_does_not_fit_the_metarange_it_names() -> None:
     table = listing(*HALVES.values(), more=1)
-    with pytest.raises(DamagedFile, match=r"the metarange \w+ in it has other keys"):
+    with pytest.raises(DamagedFile, match=r"metarange \w+ has other keys than listed"):
         decode_metarange(
             encode_metarange(table, level=1),
             metarange_id(table, level=1),
@@ -222,7 +222,7 @@ def test_a_line_that_does_not_fit_the_metarange_it_names() -> None:
 
 def test_a_metarange_of_a_higher_level() -> None:
     data = encode_metarange(metarange_table(REFS), level=2)
-    with pytest.raises(FormatTooNew, match=r"x\.parquet is a metarange of level 2.*newer Lakebed"):
+    with pytest.raises(FormatTooNew, match=r"x\.parquet has level 2.*newer Lakebed"):
         decode_metarange(data, MetaRangeID("0" * 64), file="x.parquet", read=HALVES.__getitem__)
 
 
@@ -294,7 +294,7 @@ def test_no_cut_file_gives_wrong_data() -> None:
 
 def test_a_sound_file_with_another_content() -> None:
     data = encode_range(TABLE.slice(0, 1))
-    with pytest.raises(DamagedFile, match=r"x\.parquet is damaged: its content has the id"):
+    with pytest.raises(DamagedFile, match=r"x\.parquet is damaged: content id mismatch"):
         decode_range(data, range_id(TABLE), file="x.parquet")
 
 
@@ -332,7 +332,7 @@ def test_a_file_with_a_broken_version() -> None:
 
 def test_a_file_with_other_columns() -> None:
     data = marked(TABLE.drop_columns("size"), type="range", format="1")
-    with pytest.raises(ForeignFile, match=r"x\.parquet has other columns than a range"):
+    with pytest.raises(ForeignFile, match=r"x\.parquet has the wrong columns for a range"):
         decode_range(data, range_id(TABLE), file="x.parquet")
 
 

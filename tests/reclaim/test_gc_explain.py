@@ -48,7 +48,7 @@ def test_commits(lake: GCLake) -> None:
     catalog = lake.lake.catalog
     lake.upload("a")
     first = lake.commit()
-    says(of_commit(lake, first), "kept", "no rules of retention")
+    says(of_commit(lake, first), "kept", "no retention rules")
     lake.delete("a")
     lake.upload("b")
     second = lake.commit()
@@ -57,20 +57,20 @@ def test_commits(lake: GCLake) -> None:
     catalog.ref_changes.create_tag(REPOSITORY, "v1", second)
     rules = RetentionRules(2, [BranchRule("main", 5)])
     lake.lake.reclaim.retention.set_rules(REPOSITORY, rules)
-    says(of_commit(lake, first), "kept", "less than a day ago", "main leads to it", "5 days")
+    says(of_commit(lake, first), "kept", "less than a day ago", "on branch main", "5 days")
     lake.later(7 * DAY)
     says(of_commit(lake, "main"), "kept", "the head of branch main")
-    says(of_commit(lake, "v1"), "kept", "Tag v1 names it")
+    says(of_commit(lake, "v1"), "kept", "Tag v1 points to it")
     says(of_commit(lake, first), "going", "the next run marks it", "86400 seconds")
     lake.run()
     says(of_commit(lake, first), "going", "It was marked on", "expires with the first run after")
     lake.lake.reclaim.retention.set_rules(REPOSITORY, RetentionRules(90))
-    says(of_commit(lake, first), "kept", "main leads to it")
+    says(of_commit(lake, first), "kept", "on branch main")
     lake.lake.reclaim.retention.set_rules(REPOSITORY, rules)
     lake.run()
     lake.later(25)
     lake.run()
-    says(of_commit(lake, first), "gone", "It expired on", "for good")
+    says(of_commit(lake, first), "gone", "It expired permanently on")
 
 
 def test_a_commit_that_no_branch_leads_to(lake: GCLake) -> None:
@@ -81,29 +81,48 @@ def test_a_commit_that_no_branch_leads_to(lake: GCLake) -> None:
     gone = lake.commit(work)
     lake.lake.engine.refs.delete_branch(REPOSITORY, work)
     lake.later(2 * DAY)
-    says(of_commit(lake, gone), "kept", "No branch leads to it", "4 days")
+    says(of_commit(lake, gone), "kept", "on no branch", "4 days")
 
 
 def test_an_object_from_its_upload_to_its_end(lake: GCLake) -> None:
     address = lake.upload("a", "1")
     says(of_object(lake, "main", "a"), "kept", "staged on branch main as 'a'")
     first = lake.commit()
-    says(of_object(lake, "main", "a"), "kept", f"Commit {first} names it as 'a'", "no rules")
+    says(
+        of_object(lake, "main", "a"),
+        "kept",
+        f"Commit {first} references it as 'a'",
+        "no retention rules",
+    )
     lake.delete("a")
     lake.upload("b")
     lake.commit()
-    says(of_address(lake, address), "kept", f"Commit {first} names it")
+    says(of_address(lake, address), "kept", f"Commit {first} references it")
     lake.lake.reclaim.retention.set_rules(REPOSITORY, RetentionRules(1))
     lake.later(2 * DAY)
-    says(of_address(lake, address), "kept", "No commit that stays names it", "the next run marks")
+    says(of_address(lake, address), "kept", "No kept commit references it", "the next run marks")
     lake.run()
     lake.later(25)
     lake.run()
-    says(of_object(lake, first, "a"), "going", "It expired on", "as a run found", "deletes it")
+    says(
+        of_object(lake, first, "a"),
+        "going",
+        "It expired permanently on",
+        "a run found it on",
+        "deletes it",
+    )
     lake.later()
     lake.run()
     gone = of_object(lake, first, "a")
-    says(gone, "gone", "no such object", "Run ", "deleted it", f"Commit {first}", "It expired on")
+    says(
+        gone,
+        "gone",
+        "does not contain",
+        "run ",
+        "deleted it",
+        f"Commit {first}",
+        "It expired permanently on",
+    )
 
 
 def test_the_record_of_a_refused_commit_keeps_nothing(lake: GCLake) -> None:
@@ -124,7 +143,9 @@ def test_the_record_of_a_refused_commit_keeps_nothing(lake: GCLake) -> None:
     with pytest.raises(CommitExpired):
         catalog.commits.cherry_pick(REPOSITORY, DEV, old, committer="ann")
     found = of_address(lake, address)
-    says(found, "gone", f"Commit {old} names it as 'a'", "deleted it", "expired on")
+    says(
+        found, "gone", f"Commit {old} references it as 'a'", "deleted it", "expired permanently on"
+    )
     assert "it stays" not in "\n".join(found.reasons)
 
 
@@ -147,7 +168,7 @@ def test_the_record_of_a_refused_commit_keeps_what_is_there(lake: GCLake) -> Non
     says(
         of_address(lake, address),
         "kept",
-        f"That commit was refused when it was made: commit {old}, whose content it takes, had",
+        f"That commit was refused: its source commit {old} had expired",
     )
 
 
@@ -157,36 +178,36 @@ def test_what_nothing_names(lake: GCLake) -> None:
     says(of_address(lake, address), "kept", "staged write to 'a' on branch main replaced it")
     lake.delete("a")
     lake.upload("a", "3")
-    says(of_address(lake, address), "going", "Nothing names it, but something may yet")
+    says(of_address(lake, address), "going", "unreferenced, but too recent")
     lake.later(9 * DAY)
-    says(of_address(lake, address), "going", "The next run finds it", "3600 seconds later")
+    says(of_address(lake, address), "going", "the next run finds it", "3600 seconds later")
     lake.run()
-    says(of_address(lake, address), "going", "garbage, as a run found", "begins after")
+    says(of_address(lake, address), "going", "a run found it on", "begins after")
     lake.lake.block.delete(Address.parse(address))
-    says(of_address(lake, address), "gone", "No report that is kept says")
+    says(of_address(lake, address), "gone", "No stored report lists it")
 
 
 def test_what_uploads_hold(lake: GCLake) -> None:
     catalog, block = lake.lake.catalog, lake.lake.block
     given = catalog.links.get_physical_address(REPOSITORY, MAIN, b"linked")
     block.put(given.address, [b"1"])
-    says(of_address(lake, str(given.address)), "kept", "given out for 'linked' on branch main")
+    says(of_address(lake, str(given.address)), "kept", "issued for 'linked' on branch main")
     catalog.links.link(REPOSITORY, MAIN, b"linked", given.address, checksum="c")
     says(of_address(lake, str(given.address)), "kept", "staged on branch main as 'linked'")
     upload = catalog.multiparts.create(REPOSITORY, MAIN, b"parts")
     (open_one,) = lake.lake.reclaim.unfinished.list(REPOSITORY)
     assert open_one.id == upload.id
     block.put(open_one.address, [b"1"])
-    says(of_address(lake, str(open_one.address)), "kept", "upload in parts to 'parts'")
+    says(of_address(lake, str(open_one.address)), "kept", "multipart upload to 'parts'")
 
 
 def test_what_is_not_ours(lake: GCLake) -> None:
     foreign = ["local://elsewhere/a", "local://lake/data/mine"]
     for address in foreign:
-        says(of_address(lake, address), "kept", "never touches it", "imported")
+        says(of_address(lake, address), "kept", "never delete it", "imported")
     own = lake.upload("a")
     other = own.replace(lake.lake.repository.unique_id, "ab" * 10)
-    says(of_address(lake, other), "kept", f"unique id {'ab' * 10}", "had this place before")
+    says(of_address(lake, other), "kept", f"unique id {'ab' * 10}", "an earlier repository")
 
 
 def test_what_was_purged(lake: GCLake, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -196,4 +217,4 @@ def test_what_was_purged(lake: GCLake, monkeypatch: pytest.MonkeyPatch) -> None:
     lake.lake.reclaim.purges.purge(
         REPOSITORY, PurgeQuery("path", b"a"), reason="asked for", username="ann"
     )
-    says(of_address(lake, address), "gone", "It was purged on", "asked for", "names it as 'a'")
+    says(of_address(lake, address), "gone", "It was purged on", "asked for", "references it as 'a'")

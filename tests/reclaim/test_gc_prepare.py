@@ -393,7 +393,7 @@ def test_a_token_that_is_used_up_or_of_another_repository(lake: Lake) -> None:
 
 def test_commits_come_last(lake: Lake) -> None:
     prepared = lake.reclaim.preparation.prepare_uncommitted(REPOSITORY, limits=SMALL)
-    with pytest.raises(InvalidRun, match="more are to come"):
+    with pytest.raises(InvalidRun, match="prepare the other pages first"):
         lake.reclaim.preparation.prepare_commits(REPOSITORY, run_id=prepared.run_id)
     with pytest.raises(InvalidRun):
         lake.reclaim.preparation.prepare_commits(REPOSITORY, run_id=GCRunID("../x"))

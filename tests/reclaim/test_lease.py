@@ -43,7 +43,7 @@ def test_one_at_a_time(lake: Lake) -> None:
             pass
     with other.held():
         other.check()
-        with pytest.raises(Overtaken, match="took this one for dead"):
+        with pytest.raises(Overtaken, match="taken over the lease"):
             one.check()
 
 

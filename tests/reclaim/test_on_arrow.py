@@ -31,7 +31,9 @@ def test_an_unreadable_address_is_named_and_stops_no_run(
         lake.delete("garbage")
         lake.collect()
         assert lake.stored() == {kept}
-    assert "an entry has an address that cannot be read (see fsck): 'local:///mnt/x'" in caplog.text
+    assert (
+        "an entry has an unreadable address (see `lakebed fsck`): 'local:///mnt/x'" in caplog.text
+    )
 
 
 def test_history_that_is_missing_is_told_whatever_else_fails(

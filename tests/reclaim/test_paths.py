@@ -121,7 +121,9 @@ def test_an_unreadable_address_keeps_the_object_whose_path_it_ends_with(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     assert canonical_path("local:///mnt/x", AddressType.FULL, NAMESPACE) is None
-    assert "an entry has an address that cannot be read (see fsck): 'local:///mnt/x'" in caplog.text
+    assert (
+        "an entry has an unreadable address (see `lakebed fsck`): 'local:///mnt/x'" in caplog.text
+    )
     path = GOOD
     for text in (f"S4://bucket/lake/{path}", path, f"local:///mnt/lake/{path}"):
         assert canonical_path(text, AddressType.FULL, NAMESPACE) == path

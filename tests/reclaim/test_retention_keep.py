@@ -166,5 +166,5 @@ def test_a_period_that_is_none_is_refused(days: int) -> None:
 def test_a_pattern_that_matches_nothing_and_one_given_twice_are_refused() -> None:
     with pytest.raises(Invalid, match="cannot match any branch"):
         RetentionRules(1, [BranchRule("a/b", 1)])
-    with pytest.raises(Invalid, match="two rules for 'a'"):
+    with pytest.raises(Invalid, match="duplicate rules for 'a'"):
         RetentionRules(1, [BranchRule("a", 1), BranchRule("a", 2)])

@@ -42,12 +42,10 @@ def test_a_run_says_in_words_what_happened(lake: Lake, tmp_path: Path) -> None:
     for hours in (24 * 9, 2, 2):
         lake.clock.ahead_seconds += hours * 3600
         said.append(collect(lake, tmp_path).sentence())
-    assert said[0] == (
-        "A dry run, nothing was changed: 0 objects would be deleted; nothing else is garbage."
-    )
-    assert said[1].startswith("There was nothing to delete yet; 2 more are garbage, for runs that")
-    assert said[2] == "2 objects (2 bytes) were deleted; nothing else is garbage."
-    assert said[3] == "There was nothing to delete yet; nothing else is garbage."
+    assert said[0] == ("Dry run: 0 objects would be deleted; no other garbage was found.")
+    assert said[1].startswith("No objects to delete yet; 2 more await confirmation by a run that")
+    assert said[2] == "2 objects (2 bytes) were deleted; no other garbage was found."
+    assert said[3] == "No objects to delete yet; no other garbage was found."
 
 
 def test_a_run_counts_what_it_lists(lake: Lake, tmp_path: Path) -> None:

@@ -59,8 +59,8 @@ def test_versions_are_kept_by_default_and_the_report_says_so(
         assert (second.deleted, second.deleted_bytes) == (1, 0)
         assert (second.kept, second.kept_bytes, second.versions_deleted) == (1, 5, 0)
         assert second.sentence().endswith(
-            "Of 1 of them the bucket keeps older versions (5 bytes), since gc.versions is keep: a"
-            " lifecycle rule of the bucket deletes them."
+            "The bucket keeps older versions of 1 of them (5 bytes), since gc.versions is keep:"
+            " delete these by a lifecycle rule of the bucket."
         )
         assert lake.stored() == set()
     assert [each["Size"] for each in versions_of(client, namespace)] == [5]
@@ -100,7 +100,7 @@ def test_a_locked_object_is_no_failure_and_is_tried_again(
         _, second = lake.collect()
         assert (second.due, second.deleted, second.deleted_bytes) == (2, 1, 3)
         assert (second.locked, second.failed, second.success) == (1, 0, True)
-        until = "the first of them until 2199-01-02T00:00:00+00:00; later runs try again."
+        until = "the first until 2199-01-02T00:00:00+00:00; later runs retry them."
         assert second.sentence().endswith(f" 1 objects are locked by the storage, {until}")
         assert lake.stored() == {locked}
         lake.later(24 * 9)

@@ -97,7 +97,7 @@ def test_a_quiet_run_after_uploads_by_the_python_client(
     uri = f"lakefs://{client.repository}"
     assert len(files(sqlite_lakebed, client.repository)) == 4
     assert run(cli.app, ["gc", "run", uri, "--assume-quiet"]) == 1
-    assert "1 uploads are not finished: list them with" in capsys.readouterr().err
+    assert "1 unfinished uploads: list them with" in capsys.readouterr().err
     assert run(cli.app, ["gc", "end-uploads", uri, "--all", "--yes"]) == 0
     capsys.readouterr()
     assert run(cli.app, ["gc", "run", uri, "--assume-quiet", "--json"]) == 0
@@ -129,8 +129,8 @@ def test_another_folder_than_the_server_s(
             arguments = ["gc", command, f"lakefs://{client.repository}"]
             assert run(cli.app, [*arguments, "--local-root", str(folder)]) == 1
             error = capsys.readouterr().err
-            assert "not the storage that the server writes to" in error
-            assert f"({folder}); say with --local-root" in error
+            assert "not the server's storage" in error
+            assert f"({folder}): give its folder on this machine by --local-root" in error
     assert list(other.iterdir()) == []  # nobody made a storage of it
     arguments = ["gc", "check", f"lakefs://{client.repository}"]
     assert run(cli.app, [*arguments, "--local-root", str(same)]) == 0
@@ -156,7 +156,7 @@ def test_a_server_on_another_machine(
 
     monkeypatch.setattr(GarbageServer, "mark", mark)
     assert run(cli.app, ["gc", "run", f"lakefs://{client.repository}"]) == 1
-    assert "say with --local-root" in capsys.readouterr().err
+    assert "give its folder on this machine by --local-root" in capsys.readouterr().err
     assert sorted(here.rglob("*")) == before
     place = ["--local-root", str(root(sqlite_lakebed))]
     assert run(cli.app, ["gc", "check", f"lakefs://{client.repository}", *place]) == 0

@@ -31,7 +31,7 @@ pytestmark = pytest.mark.timeout(600)
 When = Callable[[str, Callable[[], object]], None]
 
 PREPARED = "Reading commits"
-JUDGED = "objects are to be deleted"
+JUDGED = "objects to delete"
 
 
 def make_garbage(client: Client) -> None:
@@ -145,8 +145,8 @@ def test_a_commit_whose_files_are_missing(
         line = capsys.readouterr().err.splitlines()[-1]
         assert f"commit {head['id']} of repository {client.repository}" in line
         assert f"(metarange {head['meta_range_id']}) cannot be read: local://" in line
-        assert f"{file.name} is not in the storage. Nothing was deleted" in line
-        assert "bring it back from a backup" in line
+        assert f"{file.name} is missing in the storage. Nothing was deleted" in line
+        assert "restore the file from a backup" in line
         assert files(server, client.repository) == before
         aside.rename(file)
     assert quiet_run(client) == 0

@@ -189,7 +189,7 @@ def test_a_quiet_repository_is_cleaned_at_once(lake: GCLake) -> None:
     lake.upload("b", "2")
     lake.delete("b")
     link = lake.lake.catalog.links.get_physical_address(REPOSITORY, MAIN, b"linked")
-    with pytest.raises(NotQuiet, match="1 uploads are not finished"):
+    with pytest.raises(NotQuiet, match="1 unfinished uploads"):
         lake.run(CollectorOptions(assume_quiet=True))
     unfinished = lake.lake.reclaim.unfinished
     for upload in list(unfinished.list(REPOSITORY)):
@@ -211,7 +211,7 @@ def test_a_repository_that_is_not_quiet(lake: GCLake) -> None:
 
     server = Busy(lake.lake)
     job = lake.job(server)
-    with pytest.raises(NotQuiet, match="somebody writes"):
+    with pytest.raises(NotQuiet, match="was written to during the run"):
         job.run(CollectorOptions(assume_quiet=True))
     assert before < lake.stored()
 
@@ -252,7 +252,7 @@ def test_a_repository_made_again_while_a_run_is_under_way(lake: GCLake) -> None:
 
     server = Reborn(lake.lake)
     job = lake.job(server)
-    with pytest.raises(GCError, match="deleted and made again") as caught:
+    with pytest.raises(GCError, match="deleted and created again") as caught:
         job.run(CollectorOptions())
     error = caught.value
     assert isinstance(error, NotTheOwner) or (
@@ -288,7 +288,7 @@ def test_a_server_that_refuses_before_anything_is_deleted(lake: GCLake) -> None:
 
 
 def test_younger_objects_than_the_server_allows(lake: GCLake) -> None:
-    with pytest.raises(InvalidOption, match="allows a least age of 86700 seconds"):
+    with pytest.raises(InvalidOption, match="a minimum age of at least 86700 seconds"):
         lake.run(CollectorOptions(min_age_seconds=60))
 
 
@@ -441,7 +441,7 @@ def test_nothing_is_judged_by_commits_alone(lake: GCLake) -> None:
 
     server = Short(lake.lake)
     job = lake.job(server)
-    with pytest.raises(WrongStorage, match="does not say what is staged"):
+    with pytest.raises(WrongStorage, match="lacks staged objects"):
         job.run(CollectorOptions())
 
 

@@ -133,7 +133,7 @@ def test_whose_the_namespace_is_is_asked_before_every_batch(
         return results
 
     monkeypatch.setattr(storage.block, "delete_many", delete_many)
-    with pytest.raises(NotTheOwner, match="deleted and made again"):
+    with pytest.raises(NotTheOwner, match="deleted and created again"):
         swept(storage, objects("a", "b", "c"))
     assert not storage.block.exists(NAMESPACE.address("a"))
     assert storage.block.exists(NAMESPACE.address("b"))

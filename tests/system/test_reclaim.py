@@ -88,11 +88,11 @@ def test_a_command_says_why_something_is_kept(client: Client, server: LakebedSer
     uri = f"lakefs://{client.repository}"
     found = gc("explain", f"{uri}/main/b")
     address = found.partition(" ")[0]
-    assert f"{address} is kept.\n- It is staged on branch main as 'b': held.\n" == found
+    assert f"{address} is kept.\n- It is staged on branch main as 'b': retained.\n" == found
     assert gc("explain", address) == found
     assert "It is the head of branch main." in gc("explain", f"{uri}/main")
     told = json.loads(gc("explain", f"{uri}/main/a", "--json"))
-    assert (told["verdict"], "names it as 'a'" in told["reasons"][0]) == ("kept", True)
+    assert (told["verdict"], "references it as 'a'" in told["reasons"][0]) == ("kept", True)
     place = f"{server.endpoint}/api/v1/repositories/{client.repository}/gc/explain"
     for wrong in ("", "?address=x", "?ref=main&address=local://x/y", "?path=a"):
         with pytest.raises(HTTPStatusError, match="400 Bad Request"):

@@ -143,6 +143,4 @@ class AuthTooManyTries(AuthError):
     kind = "auth_too_many_tries"
 
     def __init__(self, what: str, tries: int) -> None:
-        super().__init__(
-            f"{what} failed {tries} times because others changed the same record: try again"
-        )
+        super().__init__(f"{what} failed {tries} times because of concurrent changes: try again")

@@ -104,8 +104,8 @@ class SecretBox:
             return self._cipher.decrypt(nonce, box, _bound(access_key_id, owner)).decode()
         except (InvalidTag, ValueError):
             _LOGGER.warning(
-                "cannot decrypt the secret of the access key %s: the server's secret key is another"
-                " one than when it was made, or the record is damaged",
+                "cannot decrypt the secret of access key %s: the server's secret key has changed,"
+                " or the record is damaged",
                 access_key_id,
             )
             raise AuthenticationFailed from None
@@ -128,8 +128,8 @@ def check_access_key_id(access_key_id: str) -> str:
     """
     if not is_access_key_id(access_key_id):
         raise InvalidName(
-            f"{access_key_id!r} cannot be an access key id: use 3 to 128 letters, digits,"
-            " hyphens and underscores"
+            f"invalid access key id {access_key_id!r}: use 3 to 128 letters, digits, hyphens and"
+            " underscores"
         )
     return access_key_id
 

@@ -134,7 +134,7 @@ class AuthService:
         """
         if given is not None and given.access_key_id in self._refused:
             raise AuthInvalid(
-                f"this server does not accept the access key {given.access_key_id}: use another one"
+                f"access key {given.access_key_id} is refused by this server: use another key"
             )
         if self._setup.is_done():
             raise AlreadySetUp  # unauthenticated: keep the caches
@@ -167,7 +167,7 @@ class AuthService:
             raise
         if not same_secret(secret, secret_access_key):
             self._note_failure(access_key_id, client, is_known=True)
-            raise AuthenticationFailed(f"the secret of access key {access_key_id} is wrong")
+            raise AuthenticationFailed(f"wrong secret for access key {access_key_id}")
         return identity
 
     def _note_failure(self, access_key_id: str, client: str | None, *, is_known: bool) -> None:
@@ -182,7 +182,7 @@ class AuthService:
             AuthenticationFailed: The access key does not exist.
         """
         if not is_access_key_id(access_key_id):  # may be long, and failures are cached by key
-            raise AuthenticationFailed("access key (not shown) is not known")
+            raise AuthenticationFailed("access key (not shown) is unknown")
         return self._known.get(access_key_id)
 
     def accepts(self, access_key_id: str) -> bool:
@@ -332,9 +332,9 @@ class AuthService:
         # Not from the cache of access keys: its entries may be as old as a session may get.
         identity, _ = self._lookup(claims.access_key_id)
         if (identity.user_id, identity.unique_id) != (claims.user_id, claims.unique_id):
-            raise AuthenticationFailed(f"the user of a token of {claims.user_id} is gone")
+            raise AuthenticationFailed(f"user {claims.user_id} of a token was deleted")
         if self._logouts.find(claims.token_id.encode()) is not None:
-            raise AuthenticationFailed(f"a token of {claims.user_id} was ended by a logout")
+            raise AuthenticationFailed(f"a token of user {claims.user_id} was ended by a logout")
         return _Session(replace(identity, access_key_id=None), claims.expires_at)
 
     def _load_rules(self, user: tuple[UserID, UniqueID]) -> Rules:

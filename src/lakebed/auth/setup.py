@@ -134,7 +134,7 @@ class Setup:
                 _LOGGER.warning("another process took over the setup: starting over")
                 self._users.delete_creation(user, attempt.user_unique_id)
             else:
-                _LOGGER.info("the installation is set up; its first administrator is %s", user)
+                _LOGGER.info("installation set up with first administrator %s", user)
                 return credential
         raise AuthTooManyTries("setting up the installation", TRIES)
 
@@ -168,7 +168,9 @@ class Setup:
         """Do step 1; return None if another attempt won."""
         message = pb.Setup()
         if found is not None:
-            _LOGGER.warning("a setup did not finish in %g seconds: starting over", PATIENCE_SECONDS)
+            _LOGGER.warning(
+                "an earlier setup did not finish within %g seconds: starting over", PATIENCE_SECONDS
+            )
             message.CopyFrom(found.message)
             message.replaced.append(found.message.user)
         message.attempt_id = new_unique_id(self._runtime)

@@ -29,7 +29,7 @@ _SIGNED_WITH: Final = "HS256"
 _ACCEPTED: Final = ["HS256", "HS384", "HS512"]
 _BYTES_MAX: Final = 8192
 
-NOT_OURS: Final = "the token was not signed here, or has expired"
+NOT_OURS: Final = "the token has an invalid signature, or has expired"
 """Reason for the log."""
 
 

@@ -38,7 +38,7 @@ def decode_document(data: bytes, type_name: str, *, file: str) -> dict[str, obje
         refuse_newer(version, file)
     digest = content.pop("digest", None)
     if digest != _digest(content):
-        raise DamagedFile(file, "its content has another digest than it says")
+        raise DamagedFile(file, "digest mismatch")
     return {name: content[name] for name in content if name not in {"type", "format"}}
 
 
@@ -86,7 +86,7 @@ def _convert(value: Any, wanted: Any, name: str) -> Any:
         return _convert_fields(_checked(value, dict, name), kind)
     if issubclass(kind, Enum):
         if value not in [each.value for each in kind]:
-            raise _WrongField(f"its {name} {value!r} is not known")
+            raise _WrongField(f"unknown {name} {value!r}")
         return kind(value)
     return _checked(value, kind, name)
 
@@ -98,14 +98,14 @@ def _convert_fields(content: dict[str, Any], wanted: Any) -> Any:
         if each.name in content:
             found[each.name] = _convert(content[each.name], types[each.name], each.name)
         elif each.default is MISSING:
-            raise _WrongField(f"it lacks '{each.name}'")
+            raise _WrongField(f"field '{each.name}' is missing")
     return wanted(**found)
 
 
 def _checked(value: Any, wanted: type, name: str) -> Any:
     if type(value) is not wanted:
         found = type(value).__name__
-        raise _WrongField(f"its {name} is of the type {found}, not {wanted.__name__}")
+        raise _WrongField(f"field {name} has type {found}, not {wanted.__name__}")
     return value
 
 

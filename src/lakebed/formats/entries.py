@@ -208,7 +208,7 @@ def conform_entries(table: pa.Table) -> pa.Table:
     for name, column in zip(table.column_names, table.columns, strict=True):
         # Arrow trusts the schema's claim of no nulls.
         if column.null_count:
-            raise InvalidEntries(f"column '{name}' has rows without a value")
+            raise InvalidEntries(f"column '{name}' has missing values")
     if table.num_rows == 0:
         return table
     maps = table.column("metadata").chunk(0)
@@ -224,7 +224,7 @@ def _ordered(maps: pa.MapArray) -> pa.MapArray:
     first, last = offsets[0].as_py(), offsets[-1].as_py()
     keys, values = maps.keys[first:last], maps.items[first:last]
     if keys.null_count or values.null_count:
-        raise InvalidEntries("a key or value of metadata is missing")
+        raise InvalidEntries("a metadata key or value is missing")
     if len(keys) == 0:
         return maps
     offsets = pc.subtract(offsets, offsets[0])
@@ -237,7 +237,7 @@ def _ordered(maps: pa.MapArray) -> pa.MapArray:
     )
     keys = keys.take(order)
     if not _strictly_ordered(owners, keys):
-        raise InvalidEntries("an entry has a metadata key twice")
+        raise InvalidEntries("an entry has a duplicate metadata key")
     return pa.MapArray.from_arrays(offsets, keys, values.take(order), maps.type)
 
 

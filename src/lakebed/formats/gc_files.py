@@ -227,5 +227,5 @@ def _decode(data: bytes, type_name: str, run_id: GCRunID, file: str) -> dict[str
     content = decode_document(data, type_name, file=file)
     found = content.get("run_id")
     if found != run_id:
-        raise ForeignFile(file, f"is of the run {found}")
+        raise ForeignFile(file, f"belongs to run {found}")
     return content

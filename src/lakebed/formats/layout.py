@@ -156,9 +156,9 @@ def decode_owner(data: bytes, *, file: str) -> Owner:
     """
     content = load_json(data, file=file)
     if not isinstance(content, dict) or content.get("type") != _TYPE:
-        raise ForeignFile(file, f"does not say that it is a {_TYPE}")
+        raise ForeignFile(file, f"is not a {_TYPE} file")
     if content.get("version") != _VERSION:
         raise FormatTooNew(
-            file, f"has version {content.get('version')}; this Lakebed knows {_VERSION}"
+            file, f"has version {content.get('version')}; this Lakebed reads version {_VERSION}"
         )
     return read_record(Owner, content, file=file)

@@ -182,12 +182,11 @@ def decode_metarange(
 
 def _level_of(mark: bytes, file: str) -> int:
     if not mark.isdigit():
-        raise DamagedFile(file, f"its level is {quoted(mark)}")
+        raise DamagedFile(file, f"invalid level {quoted(mark)}")
     if int(mark) > LEVEL_MAX:
         raise FormatTooNew(
             file,
-            f"is a metarange of level {int(mark)}, and this Lakebed reads up to {LEVEL_MAX}: use a"
-            " newer Lakebed",
+            f"has level {int(mark)}, and this Lakebed reads up to {LEVEL_MAX}: use a newer Lakebed",
         )
     return int(mark)
 
@@ -199,5 +198,5 @@ def _ranges_of(
     refs = read(MetaRangeID(listed.range_id)).refs
     found = (refs[0].min_key, refs[-1].max_key, sum(ref.count for ref in refs)) if refs else None
     if found != (listed.min_key, listed.max_key, listed.count):
-        raise DamagedFile(file, f"the metarange {listed.range_id} in it has other keys")
+        raise DamagedFile(file, f"metarange {listed.range_id} has other keys than listed")
     return refs

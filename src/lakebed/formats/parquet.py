@@ -214,7 +214,7 @@ class FileType:
             raise DamagedFile(file, error) from error
         if not table.schema.equals(self.schema):
             columns = ", ".join(table.schema.names)
-            raise ForeignFile(file, f"has other columns than a {self.name}: {columns}")
+            raise ForeignFile(file, f"has the wrong columns for a {self.name}: {columns}")
         # Without field ids, which are for other readers.
         return pa.Table.from_arrays(table.columns, schema=self.schema), marks
 
@@ -226,7 +226,7 @@ class FileType:
             raise ForeignFile(file, f"is of type '{type_name}', not '{self.name}'")
         version = marks.get(_FORMAT.encode(), b"")
         if not version.isdigit():
-            raise DamagedFile(file, f"its format version is {quoted(version)}")
+            raise DamagedFile(file, f"invalid format version {quoted(version)}")
         refuse_newer(int(version), file)
 
 
@@ -246,7 +246,7 @@ def check_id(found: str, wanted: str, *, file: str) -> None:
         DamagedFile: The ids differ.
     """
     if found != wanted:
-        raise DamagedFile(file, f"its content has the id {found}")
+        raise DamagedFile(file, f"content id mismatch: found {found}")
 
 
 def refuse_newer(version: int, file: str) -> None:

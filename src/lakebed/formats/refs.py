@@ -131,7 +131,7 @@ def decode_refs(data: bytes, described: DumpFile, *, file: str) -> pa.Table:
     """
     table = _FILE_TYPES[described.kind].decode(data, content_id=described.content_id, file=file)
     if table.num_rows != described.rows:
-        raise DamagedFile(file, f"it has {table.num_rows} rows instead of {described.rows}")
+        raise DamagedFile(file, f"{table.num_rows} rows instead of {described.rows}")
     return table
 
 
@@ -151,5 +151,5 @@ def decode_manifest(data: bytes, dump_id: DumpID, *, file: str) -> DumpManifest:
     content = decode_document(data, _MANIFEST_TYPE, file=file)
     manifest = read_record(DumpManifest, content, file=file)
     if manifest.dump_id != dump_id:
-        raise ForeignFile(file, f"is the manifest of the dump {manifest.dump_id}")
+        raise ForeignFile(file, f"is the manifest of dump {manifest.dump_id}")
     return manifest

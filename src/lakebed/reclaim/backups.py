@@ -73,8 +73,8 @@ class Backups:
                 return self.catch_up(repository)
             except LakebedError as error:
                 _LOGGER.warning(
-                    "cannot tell whether the database of repository %s is older than its"
-                    " storage: %s", repository.id, error,
+                    "cannot compare the database of repository %s with its storage: %s",
+                    repository.id, error,
                 )  # fmt: skip
                 return False
 
@@ -111,9 +111,9 @@ class Backups:
         self._note(repository, stored)
         if purged or expired:
             _LOGGER.warning(
-                "the database of repository %s is older than its storage, as after the restore of a"
-                " backup: marks of %d expired commits and of %d purged objects were read from the"
-                " storage. Run lakebed fsck lakefs://%s to find branches whose data is gone",
+                "the database of repository %s is older than its storage (restored from a backup?):"
+                " recovered marks of %d expired commits and %d purged objects; run"
+                " `lakebed fsck lakefs://%s` to find branches with missing objects",
                 repository.id, expired, purged, repository.id,
             )  # fmt: skip
         return True
@@ -140,7 +140,7 @@ class Backups:
                 if ref.commit_id in named:
                     _LOGGER.warning(
                         "%s %s of repository %s is at commit %s, which had expired before the"
-                        " database was restored: its data may be gone",
+                        " database was restored: objects may be missing",
                         noun, ref.id, repository.id, ref.commit_id,
                     )  # fmt: skip
         return len(missing)

@@ -209,7 +209,7 @@ class Cleaner:
             self._clean_dropped(counts)
             self._first_seen.forget_the_rest()
         except LeaseLostError:
-            _LOGGER.warning("another process took the lease of the cleaner")
+            _LOGGER.warning("another process took over the cleaner's lease")
             counts.ran = False
         finally:
             self._lease_records.release_lease(self._lease.holder)
@@ -332,7 +332,7 @@ class Cleaner:
             try:
                 found = Records(self._store, BRANCHES, partition).find(branch.encode())
             except CorruptRecord as error:
-                _LOGGER.warning("the tokens of a branch are left alone: %s", error)
+                _LOGGER.warning("skipped the tokens of a branch: %s", error)
                 counts.unreadable += 1
                 named.update(tokens_of)
                 continue
@@ -410,7 +410,7 @@ def _attempt(counts: CleanerCounts) -> Iterator[None]:
     except (OutcomeUnknown, TooManyTries):
         counts.uncertain += 1
     except CorruptRecord as error:
-        _LOGGER.warning("a step of the cleaner is left out: %s", error)
+        _LOGGER.warning("skipped a cleaner step: %s", error)
         counts.unreadable += 1
 
 
@@ -431,6 +431,8 @@ def _report(counts: CleanerCounts) -> None:
         done = ", ".join(f"{count} {what}" for what, count in removed.items() if count)
         _LOGGER.info("the cleaner removed %s", done)
     if counts.unreadable:
-        _LOGGER.warning("the cleaner left %d damaged records alone", counts.unreadable)
+        _LOGGER.warning("the cleaner skipped %d damaged records", counts.unreadable)
     if counts.uncertain:
-        _LOGGER.warning("the cleaner could not finish %d steps: trying later", counts.uncertain)
+        _LOGGER.warning(
+            "the outcome of %d cleaner steps is unknown: retrying later", counts.uncertain
+        )

@@ -69,9 +69,7 @@ def clean_expired(
             except StoreUnavailable:
                 raise
             except (OutcomeUnknown, CorruptRecord) as error:
-                _LOGGER.warning(
-                    "%s of repository %s are left alone: %s", kind, repository.id, error
-                )
+                _LOGGER.warning("skipped the %s of repository %s: %s", kind, repository.id, error)
                 counts.uncertain += 1
         runtime.sleep(PAUSE_SECONDS)
     return counts

@@ -432,8 +432,8 @@ class Retention:
         left_alone = repository.metadata.get(MOVED_NAMESPACE)
         if (done.expired or done.marked) and left_alone and not repository.adopted:
             _LOGGER.warning(
-                "commits of repository %s expire, and no object of lakeFS below %s is freed before"
-                " `lakebed migrate adopt` has taken them over", repository_id, left_alone,
+                "commits of repository %s expire without freeing the objects of lakeFS below %s:"
+                " adopt them with `lakebed migrate adopt`", repository_id, left_alone,
             )  # fmt: skip
         if done.expired and not dry_run:
             self._leases.expect_garbage(repository_id)

@@ -119,7 +119,10 @@ class Explanations:
         verdict, committed = self._of_commits(repository, names, shown_by, is_gone=stored is None)
         if stored is None:
             path = _path(repository, address)
-            reasons += ["The storage has no such object.", *self._of_report(repository, path)]
+            reasons += [
+                "The storage does not contain the object.",
+                *self._of_report(repository, path),
+            ]
             return Explanation(str(address), "gone", [*reasons, *kept, *committed])
         reasons += [*kept, *committed]
         if not kept and verdict != "kept":
@@ -133,15 +136,12 @@ class Explanations:
         inside = address in repository.namespace
         issued = ObjectPath.parse(repository.namespace.relative(address)) if inside else None
         if issued is None:
-            return (
-                "Lakebed did not write it: it was imported, or is somebody else's. Garbage"
-                " collection never touches it."
-            )
+            return "It was imported or written by another program: runs never delete it."
         adopted = active_record(self._store, repository).message.adopted_unique_ids
         if issued.repository_uid not in {repository.unique_id, *adopted}:
             return (
-                f"It was written for the repository with the unique id {issued.repository_uid},"
-                " which had this place before. Runs of this repository never touch it."
+                f"It belongs to an earlier repository with unique id {issued.repository_uid}: runs"
+                " of this repository never delete it."
             )
         return None
 
@@ -151,7 +151,7 @@ class Explanations:
             yield f"It was purged on {_day(mark.purged_us)}: {mark.reason}."
         elif mark is not None:
             yield (
-                f"A purge was asked for on {_day(mark.requested_us)}, and has not deleted it yet:"
+                f"A purge was requested on {_day(mark.requested_us)}, and has not deleted it yet:"
                 f" {mark.reason}."
             )
 
@@ -159,13 +159,14 @@ class Explanations:
         upload, settings, now = names.upload(), self._settings, self._runtime.now()
         if isinstance(upload, pb.Link) and may_finish_link(upload, settings, now):
             yield (
-                f"Its address was given out for {quoted(upload.path)} on branch {upload.branch} and"
-                f" is not linked yet: held until the link ends, after {_day(upload.expires_us)}."
+                f"Its address was issued for {quoted(upload.path)} on branch {upload.branch} and is"
+                " not linked yet: retained until the link expires, after"
+                f" {_day(upload.expires_us)}."
             )
         elif isinstance(upload, pb.MultipartUpload) and may_finish_multipart(upload, settings, now):
             yield (
-                f"An upload in parts to {quoted(upload.path)} on branch {upload.branch} is not"
-                " finished: held until it is, or is ended (`lakebed gc uploads`)."
+                f"A multipart upload to {quoted(upload.path)} on branch {upload.branch} is not"
+                " finished: retained until the upload is completed or ended (`lakebed gc uploads`)."
             )
 
     def _of_staged(self, names: Names) -> Iterator[str]:
@@ -173,10 +174,10 @@ class Explanations:
             if name.is_replaced:
                 yield (
                     f"A staged write to {quoted(name.path)} on branch {name.branch} replaced it:"
-                    " held until that is committed, reset or replaced in turn."
+                    " retained until the write is committed, reset or replaced."
                 )
             else:
-                yield f"It is staged on branch {name.branch} as {quoted(name.path)}: held."
+                yield f"It is staged on branch {name.branch} as {quoted(name.path)}: retained."
 
     def _of_commits(
         self, repository: Repository, names: Names, shown_by: CommitID | None, *, is_gone: bool
@@ -209,10 +210,9 @@ class Explanations:
         if found is None:
             return "going", []
         commit, path = found
-        reasons = [f"Commit {commit.id} names it as {quoted(path)}."]
+        reasons = [f"Commit {commit.id} references it as {quoted(path)}."]
         reasons += [
-            f"That commit was refused when it was made: commit {source}, whose content it takes,"
-            " had expired."
+            f"That commit was refused: its source commit {source} had expired."
             for source in taken_too_late(commit)[:1]
         ]
         if is_gone and commit.id not in expired:
@@ -220,9 +220,11 @@ class Explanations:
         (fate,) = self._expirer.look_at(repository, [commit.id])
         reasons += [f"Of that commit: {each}" for each in self._of_fate(repository, fate)]
         if fate.expired_us:
-            return "going", [*reasons, "No commit names it that has not expired."]
+            return "going", [*reasons, "No unexpired commit references it."]
         if not fate.stays:
-            reasons.append("No commit that stays names it: it is garbage once this one expires.")
+            reasons.append(
+                "No kept commit references it: it becomes garbage when this commit expires."
+            )
         return "kept", reasons
 
     def _of_garbage(self, repository: Repository, stored: ObjectInfo) -> Iterator[str]:
@@ -232,21 +234,18 @@ class Explanations:
         born_us = max(since_us, to_us(stored.mtime.timestamp()))
         old_us = born_us + to_us(settings.min_age_seconds + settings.skew_seconds)
         if old_us > now_us(self._runtime):
-            yield (
-                "Nothing names it, but something may yet: it can be garbage from"
-                f" {_day(old_us)} on."
-            )
+            yield (f"It is unreferenced, but too recent: it can be garbage from {_day(old_us)} on.")
             return
         gap_us = to_us(settings.gap_seconds)
         found_us = GCFindings(self._block, self._runs, repository).found_us(path)
         if found_us:
             yield (
-                f"Nothing names it: garbage, as a run found that looked until {_day(found_us)}. A"
-                f" run that begins after {_day(found_us + gap_us)} and finds the same deletes it."
+                f"It is unreferenced: a run found it on {_day(found_us)}, and the first run that"
+                f" begins after {_day(found_us + gap_us)} deletes it."
             )
         else:
             yield (
-                "Nothing names it: garbage. The next run finds it, and a run that begins at least"
+                "It is unreferenced: the next run finds it, and a run that begins at least"
                 f" {settings.gap_seconds:g} seconds later deletes it."
             )
 
@@ -255,9 +254,9 @@ class Explanations:
         if deleted is not None:
             run_id, began = deleted
             moment = began.isoformat(" ", "seconds")
-            yield f"Run {run_id} of garbage collection, which began on {moment}, deleted it."
+            yield f"Garbage collection run {run_id}, which began on {moment}, deleted it."
         else:
-            yield "No report that is kept says that a run of garbage collection deleted it."
+            yield "No stored report lists it as deleted by garbage collection."
 
     def _stored(self, address: Address) -> ObjectInfo | None:
         try:
@@ -269,52 +268,52 @@ class Explanations:
 
     def _of_fate(self, repository: Repository, fate: Fate) -> Iterator[str]:
         if fate.expired_us:
-            yield f"It expired on {_day(fate.expired_us)}, for good: no rule kept it."
+            yield f"It expired permanently on {_day(fate.expired_us)}: no rule kept it."
             return
         yield from self._kept_by(repository, fate)
         if fate.stays and fate.marked_us:
             yield (
-                f"It was marked on {_day(fate.marked_us)}, when nothing kept it: the next run takes"
-                " the mark away."
+                f"It was marked on {_day(fate.marked_us)}, when no rule kept it: the next run"
+                " removes the mark."
             )
         elif fate.marked_us:
             yield (
                 f"No rule keeps it. It was marked on {_day(fate.marked_us)}, and expires with the"
-                f" first run after {_day(fate.marked_us + fate.expiring_us)}, unless somebody makes"
-                " a branch or a tag there."
+                f" first run after {_day(fate.marked_us + fate.expiring_us)}, unless a branch or"
+                " a tag is created there."
             )
         elif not fate.stays:
             yield (
                 "No rule keeps it: the next run marks it, and it expires with a run that begins"
-                f" {fate.expiring_us // 1_000_000} seconds later or more, unless somebody makes a"
-                " branch or a tag there."
+                f" {fate.expiring_us // 1_000_000} seconds later or more, unless a branch or a"
+                " tag is created there."
             )
 
     def _kept_by(self, repository: Repository, fate: Fate) -> Iterator[str]:
         if not fate.has_rules:
-            yield "The repository has no rules of retention: every commit stays."
+            yield "The repository has no retention rules: every commit stays."
         for branch in fate.head_of:
             yield f"It is the head of branch {branch}."
         tags = [
             tag for tag in self._engine.tags.list(repository) if tag.commit_id == fate.commit_id
         ]
         for tag in tags:
-            yield f"Tag {tag.id} names it: what a tag names stays."
+            yield f"Tag {tag.id} points to it: tagged commits stay."
         if fate.is_named and not tags:
-            yield "A branch or a tag is being made there, or moved there, just now."
+            yield "A branch or a tag is being created there, or moved there."
         if not fate.has_rules:
             return
         if fate.is_young:
             yield f"It was stored on {_day(fate.stored_us)}, less than a day ago: it stays."
         if fate.is_in_flight:
-            yield "Its parent is the head of its branch: somebody may be about to publish it."
+            yield "Its parent is the head of its branch: a commit in progress may publish it."
         if fate.way is not None and fate.way.branch:
             yield (
-                f"Branch {fate.way.branch} leads to it, and keeps its history for"
+                f"It is on branch {fate.way.branch}, which keeps its history for"
                 f" {fate.way.days} days."
             )
         elif fate.way is not None:
-            yield f"No branch leads to it, and such commits are kept for {fate.way.days} days."
+            yield f"It is on no branch, and such commits are kept for {fate.way.days} days."
 
 
 def _path(repository: Repository, address: Address) -> str:

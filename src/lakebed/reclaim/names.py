@@ -48,7 +48,7 @@ class Names:
         if not repository.has_adopted(str(address)):
             path = repository.namespace.relative(address)
             issued = ObjectPath.parse(path)
-            assert issued is not None, "others are never collected"
+            assert issued is not None, "not collected"
             self._spellings.add(path)
         self._engine = engine
         self._store = store

@@ -74,7 +74,7 @@ _TOKEN: Final = re.compile(r"([0-9a-f]{36})\.([1-9][0-9]{0,8})")
 _LOGGER: Final = logging.getLogger(__name__)
 _LAST_PREPARED: Final = Gauge(
     "lakebed_gc_last_prepared_timestamp_seconds",
-    "When a run of garbage collection was last prepared, of any repository",
+    "Time at which a garbage collection run was last prepared in any repository",
     multiprocess_mode="max",
 )
 
@@ -262,11 +262,13 @@ class GCPreparation:
             return self._page(repository, run.run_id, 0, Position(), limits)
         match = _TOKEN.fullmatch(token)
         if match is None:
-            raise InvalidRun(f"'{token}' is not a continuation token")
+            raise InvalidRun(f"invalid continuation token '{token}'")
         run_id, number = GCRunID(match[1]), int(match[2])
         before = self._files(repository, run_id).find_page(number - 1)
         if before is None or before.following is None:
-            raise InvalidRun(f"repository {repository_id} has no page to continue with '{token}'")
+            raise InvalidRun(
+                f"repository {repository_id} has no page before continuation token '{token}'"
+            )
         position = Position.decode(before.following)
         return self._page(repository, run_id, number, position, limits)
 
@@ -306,9 +308,7 @@ class GCPreparation:
             )
             tables = (*before, *commits)
             files.create_manifest(GCManifest(run=run, ended_us=now_us(self._runtime), files=tables))
-            _LOGGER.info(
-                "run %s of garbage collection is prepared: %d files", run.run_id, len(tables)
-            )
+            _LOGGER.info("garbage collection run %s is prepared: %d files", run.run_id, len(tables))
             if run.with_uploads:
                 _LAST_PREPARED.set(self._runtime.now())
         return PreparedRun(run.run_id, files.location)
@@ -351,7 +351,7 @@ class GCPreparation:
 
     def _files(self, repository: Repository, run_id: GCRunID) -> RunFiles:
         if not _RUN_ID.fullmatch(run_id):
-            raise InvalidRun(f"'{run_id}' is not the id of a run")
+            raise InvalidRun(f"invalid run id '{run_id}'")
         return RunFiles(self._block, self._runtime, repository, run_id)
 
     def _begin(self, repository: Repository, *, with_uploads: bool) -> GCRun:
@@ -379,7 +379,7 @@ class GCPreparation:
             expired=write_expired(self._block, repository, self._engine.marks.expired(repository)),
         )
         self._files(repository, run.run_id).create_run(run)
-        _LOGGER.info("run %s of garbage collection begins in %s", run.run_id, repository.id)
+        _LOGGER.info("garbage collection run %s begins in repository %s", run.run_id, repository.id)
         return run
 
     def _page(

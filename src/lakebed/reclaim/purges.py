@@ -58,9 +58,9 @@ SHOWN: Final = 20
 """Number of paths and addresses of each kind listed in a report."""
 
 NOT_REACHED: Final = (
-    "backups, replicas and snapshots of the storage, and what it keeps by soft deletion",
-    "copies that clients have downloaded, and copies in other repositories",
-    "bytes that nothing names any more: garbage collection deletes those",
+    "backups, replicas, snapshots and soft-deleted objects of the storage",
+    "copies downloaded by clients, and copies in other repositories",
+    "unreferenced objects: garbage collection deletes these",
 )
 
 _ROUNDS_MAX: Final = 20
@@ -202,7 +202,7 @@ class Purges:
             TooManyTries, OutcomeUnknown, BlockError: The purge was interrupted: repeat it.
         """
         if not 0 < len(reason) <= REASON_MAX:
-            raise InvalidPurge(f"a purge needs a reason, of up to {REASON_MAX} characters")
+            raise InvalidPurge(f"a purge needs a reason of 1 to {REASON_MAX} characters")
         repository = self._engine.repositories.get(repository_id)
         requested_us = now_us(self._runtime)
         mark = pb.Purge(
@@ -213,7 +213,7 @@ class Purges:
         )
         self._backups.begin(repository, purge_id=mark.purge_id)
         _LOGGER.warning(
-            "purge %s of %s %s in repository %s, asked for by %s: %s",
+            "purge %s of %s %s in repository %s, requested by %s: %s",
             mark.purge_id, query.kind, quoted(query.value), repository.id, username, reason,
         )  # fmt: skip
         found: dict[Address, _Object] = {}
@@ -248,7 +248,7 @@ class Purges:
                 self._marks.add(address, mark)
             new |= looked.new
         else:
-            raise TooManyTries(f"searching for what to purge ({mark.purge_id})", _ROUNDS_MAX)
+            raise TooManyTries(f"searching for objects to purge ({mark.purge_id})", _ROUNDS_MAX)
         found |= new
         if found:
             self._write(repository, mark, found.values())
@@ -288,8 +288,8 @@ class Purges:
             looked.same_content.update(rest.filter(alike).column("key").to_pylist())
             if len(known) + len(looked.new) > OBJECTS_MAX:
                 raise InvalidPurge(
-                    f"more than {OBJECTS_MAX} objects would be purged at once: ask for fewer, one"
-                    " prefix after the other"
+                    f"more than {OBJECTS_MAX} objects would be purged at once: purge one prefix at"
+                    " a time"
                 )
         return looked
 
@@ -390,9 +390,8 @@ def _adoptable(repository: Repository, looked: _Looked) -> str:
     if not count or repository.adopted:
         return ""
     return (
-        f"{count:,} objects are lakeFS's, below {moved}, and were left alone:"
-        f" `lakebed migrate adopt lakefs://{repository.id}` takes them over, once lakeFS is off."
-        " Purge them then"
+        f"{count:,} objects of lakeFS below {moved} were kept: once lakeFS is off, adopt them with"
+        f" `lakebed migrate adopt lakefs://{repository.id}`, then repeat the purge"
     )
 
 

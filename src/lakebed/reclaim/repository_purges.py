@@ -108,7 +108,7 @@ class RepositoryPurges:
         found = self.left_by(repository_id)
         if not found:
             raise NothingLeft(repository_id)
-        _LOGGER.warning("what repository %s has left is to be purged", repository_id)
+        _LOGGER.warning("purge of the deleted repository %s requested", repository_id)
         return found
 
     def run_due(self) -> int:
@@ -126,9 +126,7 @@ class RepositoryPurges:
                     raise
                 except LakebedError as error:
                     place = note.name.decode()
-                    _LOGGER.warning(
-                        "%s was not purged: %s; the next pass tries again", place, error
-                    )
+                    _LOGGER.warning("%s was not purged: %s; the next pass retries", place, error)
         return deleted
 
     def _of(self, repository_id: RepositoryID) -> Iterator[_Note]:
@@ -164,7 +162,9 @@ class RepositoryPurges:
             errors = [each.error for each in delete(some) if each.error]
             deleted += len(some) - len(errors)
             if errors:
-                _LOGGER.warning("%d objects were not deleted, as %s", len(errors), errors[0])
+                _LOGGER.warning(
+                    "%d objects were not deleted; first error: %s", len(errors), errors[0]
+                )
             if deleted >= OBJECTS_A_PASS:
                 break
         if found:
@@ -191,7 +191,7 @@ class RepositoryPurges:
         self._engine.repositories.delete(keeper.id, force=True)
         self._block.delete(keeper.namespace.address(OWNER_PATH))
         del self._empty_since[note.name]
-        _LOGGER.warning("%s is purged", keeper.namespace)
+        _LOGGER.warning("%s was purged", keeper.namespace)
 
     def _left(self, namespace: Namespace) -> Iterator[Address]:
         """Yield the addresses of the repository's objects and Lakebed's files to be deleted."""

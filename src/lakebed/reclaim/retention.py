@@ -53,7 +53,7 @@ class RetentionRules:
             check_pattern(rule.pattern)
             _check_days(f"the period of '{rule.pattern}'", rule.days)
             if patterns.count(rule.pattern) > 1:
-                raise Invalid(f"there are two rules for '{rule.pattern}': send one")
+                raise Invalid(f"duplicate rules for '{rule.pattern}': send one")
 
     def days_of(self, branch: BranchID) -> int:
         """Return the days for a branch: by its name, else the longest matching pattern's."""
@@ -66,7 +66,7 @@ class RetentionRules:
 
 def _check_days(what: str, days: int) -> None:
     if not 1 <= days <= DAYS_MAX:
-        raise Invalid(f"{what} is {days} days: it must be from 1 to {DAYS_MAX}")
+        raise Invalid(f"{what} is {days} days: use 1 to {DAYS_MAX}")
 
 
 class RuleBook:

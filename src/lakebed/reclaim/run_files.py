@@ -97,8 +97,8 @@ class RunFiles:
             page = self.find_page(number)
             if page is None:
                 raise InvalidRun(
-                    f"run {self.run_id} has {number} pages of uncommitted objects, and more are to"
-                    " come: prepare them first"
+                    f"run {self.run_id} has {number} pages of uncommitted objects so far: prepare"
+                    " the other pages first"
                 )
             yield page
             following = page.following is not None

@@ -33,7 +33,7 @@ from lakebed.reclaim.service import OwnServer, Reclaim
 _LOGGER: Final = logging.getLogger(__name__)
 _LAST_GOOD: Final = Gauge(
     "lakebed_gc_last_good_run_timestamp_seconds",
-    "When a run of garbage collection last ended well, where that is longest ago",
+    "Oldest time, over all repositories, at which a garbage collection run last completed",
     multiprocess_mode="mostrecent",
 )
 
@@ -44,7 +44,7 @@ class RunsFailed(LakebedError):
     kind = "runs_failed"
 
     def __init__(self, count: int) -> None:
-        super().__init__(f"{count} runs failed, see above")
+        super().__init__(f"{count} runs failed: see the messages above")
 
 
 class RunSchedule:
@@ -91,7 +91,7 @@ class RunSchedule:
             except LakebedError as error:
                 failed += 1
                 _LOGGER.warning(
-                    "collecting the garbage of %s failed: %s: %s",
+                    "garbage collection of repository %s failed: %s: %s",
                     repository.id,
                     error.kind,
                     self._cause_of(error),
@@ -121,7 +121,7 @@ class RunSchedule:
         try:
             summary = job.run(CollectorOptions())
         except Busy:
-            _LOGGER.debug("another run of %s is under way", repository.id)
+            _LOGGER.debug("another run of repository %s is in progress", repository.id)
             return None
         except LakebedError:
             self._tidy_up(storage, before)
@@ -129,7 +129,7 @@ class RunSchedule:
         if before is not None and before.run_id != summary.run_id:
             thin_out(storage, before.run_id)
         _LOGGER.info(
-            "garbage of %s: %d objects were deleted, %d wait",
+            "garbage of repository %s: %d objects deleted, %d pending confirmation",
             repository.id,
             summary.deleted,
             summary.waiting,
@@ -141,7 +141,7 @@ class RunSchedule:
         try:
             thin_out_refused(storage, after=before.run_id if before is not None else None)
         except LakebedError as error:
-            _LOGGER.warning("the files of refused runs could not be removed: %s", error)
+            _LOGGER.warning("cannot remove the files of refused runs: %s", error)
 
     def _is_due(self, repository: Repository) -> bool:
         now = now_us(self._runtime)

@@ -10,7 +10,7 @@ from msgspec import Meta
 from lakebed.wire.base import Page, PageQuery, Wire
 from lakebed.wire.calls import Resource, call
 
-Running = Annotated[bool, Meta(description="also runs that go on: lakeFS's clients know none")]
+Running = Annotated[bool, Meta(description="include running runs, unknown to lakeFS's clients")]
 
 
 class RunsQuery(PageQuery):

@@ -53,7 +53,7 @@ class ForceQuery(Wire):
 class SkipQuery(Wire):
     skip_hooks: Annotated[
         bool,
-        Meta(description="run no hooks before the operation; this is noted (for administrators)"),
+        Meta(description="skip hooks before the operation; recorded (for administrators)"),
     ] = False
 
 
@@ -66,9 +66,7 @@ class PageQuery(Wire):
 
     prefix: str = ""
     after: str = ""
-    amount: Annotated[int, Meta(ge=-1, le=PAGE_MAX, description="less than 1 means 100")] = (
-        PAGE_DEFAULT
-    )
+    amount: Annotated[int, Meta(ge=-1, le=PAGE_MAX, description="below 1: 100")] = PAGE_DEFAULT
 
     @property
     def limit(self) -> int:
@@ -79,7 +77,9 @@ class PageQuery(Wire):
 class KeysQuery(PageQuery):
     """Selection of a page of keys."""
 
-    delimiter: Annotated[str, Meta(description="fold the keys that have it behind the prefix")] = ""
+    delimiter: Annotated[
+        str, Meta(description="group keys with the delimiter after the prefix")
+    ] = ""
 
 
 class Pagination(Struct, kw_only=True):

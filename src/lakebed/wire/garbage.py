@@ -31,13 +31,13 @@ class GarbageCollectionMark(Wire):
     versions: Annotated[str, Meta(description="the setting `gc.versions`: keep or delete")] = "keep"
 
 
-Holder = Annotated[str, Meta(pattern="^[0-9a-f]{1,64}$", description="drawn by the run")]
+Holder = Annotated[str, Meta(pattern="^[0-9a-f]{1,64}$", description="random id of the run")]
 
 
 class GarbageCollectionLeaseRequest(Wire):
     holder: Holder
-    over: Annotated[str, Meta(description="the mark of a lease whose holder has died")] = ""
-    renew: Annotated[bool, Meta(description="only if this holder has it")] = False
+    over: Annotated[str, Meta(description="token of a lease whose holder has died")] = ""
+    renew: Annotated[bool, Meta(description="only if this is the holder")] = False
 
 
 class GarbageCollectionLease(Wire):
@@ -48,7 +48,7 @@ class GarbageCollectionLease(Wire):
 
 class LeaseQuery(Wire):
     holder: Holder
-    good: Annotated[bool, Meta(description="whether the run did all that it should")] = False
+    good: Annotated[bool, Meta(description="whether the run completed")] = False
     next_us: Annotated[
         int,
         Meta(ge=0, le=(1 << 62), description="no run before this time would delete anything"),
@@ -98,8 +98,10 @@ class GarbageCollectionRun(Wire):
 
 class ExplainQuery(Wire):
     ref: Annotated[str, Meta(description="a branch, a tag or a commit")] = ""
-    path: Annotated[str, Meta(description="of an object at the ref; without: its commit")] = ""
-    address: Annotated[str, Meta(description="of an object in the storage, instead of both")] = ""
+    path: Annotated[str, Meta(description="of an object at the ref; omit for the commit")] = ""
+    address: Annotated[
+        str, Meta(description="of an object in the storage, instead of ref and path")
+    ] = ""
 
 
 class GarbageCollectionExplanation(Wire, omit_defaults=False):
@@ -120,15 +122,15 @@ class GarbageCollectionRules(Wire, forbid_unknown_fields=True):
 
 class ExpireQuery(UniqueQuery):
     max_share: Annotated[
-        float, Meta(ge=0, le=1, description="the largest share of commits to expire at once")
+        float, Meta(ge=0, le=1, description="maximum share of commits to expire at once")
     ] = 0.5
     dry_run: bool = False
 
 
 class OldCommitsQuery(UniqueQuery, kw_only=True):
     run_id: str
-    since_us: Annotated[int, Meta(ge=0, description="those that expired since then")] = 0
-    dry_run: Annotated[bool, Meta(description="those that would expire instead")] = False
+    since_us: Annotated[int, Meta(ge=0, description="commits expired since this time")] = 0
+    dry_run: Annotated[bool, Meta(description="commits that would expire instead")] = False
 
 
 class OldCommitsFile(Wire):

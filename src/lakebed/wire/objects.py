@@ -37,7 +37,7 @@ class ListQuery(KeysQuery):
 
 
 class SearchQuery(PageQuery, kw_only=True):
-    text: Annotated[str, Meta(min_length=1, max_length=1024, description="a part of the paths")]
+    text: Annotated[str, Meta(min_length=1, max_length=1024, description="substring of paths")]
 
 
 class CopyQuery(Wire):
@@ -87,8 +87,8 @@ class UnderlyingObjectProperties(Wire):
 
 class PreviewQuery(Wire):
     path: str
-    offset: Annotated[int, Meta(ge=0, le=_OFFSET_MAX, description="of the first row")] = 0
-    limit: Annotated[int, Meta(ge=1, le=ROWS_MAX, description="how many rows")] = 50
+    offset: Annotated[int, Meta(ge=0, le=_OFFSET_MAX, description="index of the first row")] = 0
+    limit: Annotated[int, Meta(ge=1, le=ROWS_MAX, description="number of rows")] = 50
 
 
 class RowDiffQuery(Wire):

@@ -17,9 +17,9 @@ class PullsQuery(PageQuery):
 
 
 class PullMergeQuery(ForceQuery):
-    delete_source: Annotated[
-        bool, Meta(description="delete the source branch, if all that is on it was merged")
-    ] = False
+    delete_source: Annotated[bool, Meta(description="delete the source branch if fully merged")] = (
+        False
+    )
 
 
 class PullRequestCreation(Wire):

@@ -57,8 +57,8 @@ class PurgeTaskStatus(Wire):
     progress: Annotated[
         PurgeStep | None,
         Meta(
-            description="of a purge that goes on: its step, the report of the first pass, and when"
-            " it searches again"
+            description="for a running purge: its step, the report of the first pass, and the time"
+            " of the second search"
         ),
     ] = None
     result: PurgeOutcome | None = None

@@ -102,7 +102,7 @@ class Commit(Struct, kw_only=True):
 class LogCommitsQuery(PageQuery):
     objects: list[str] = field(default_factory=list)
     prefixes: list[str] = field(default_factory=list)
-    limit_only: Annotated[bool, Meta(description="do not look whether more follow")] = field(
+    limit_only: Annotated[bool, Meta(description="do not check for more commits")] = field(
         default=False, name="limit"
     )
     first_parent: bool = False
@@ -119,7 +119,7 @@ class Merge(Wire):
     force: Force = False
     keep_staged: Annotated[
         bool,
-        Meta(description="leave alone what is staged on the branch, if it is of other objects"),
+        Meta(description="keep staged changes to other objects"),
     ] = False
 
 

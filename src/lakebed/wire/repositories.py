@@ -57,7 +57,7 @@ ProtectionRules = list[BranchProtectionRule]
 class HooksSettings(Struct, kw_only=True):
     strict: Annotated[
         bool,
-        Meta(description="hooks of a branch's head judge what takes its place, too"),
+        Meta(description="hooks at a branch's head also check its replacement"),
     ]
 
 

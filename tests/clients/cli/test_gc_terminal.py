@@ -22,11 +22,11 @@ def test_a_terminal_shows_the_step_the_objects_and_the_rate(
     monkeypatch.setenv("COLUMNS", "120")
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     with _watched(session()) as say:
-        say("Reading commits and listing objects.")
+        say("Reading commits and listing objects…")
         TALLY.add(1234)
     said = capsys.readouterr().err
-    assert "Reading commits and listing objects. 1,234 objects, " in said
-    assert " a second" in said
+    assert "Reading commits and listing objects… 1,234 objects, " in said
+    assert "/s" in said
 
 
 @pytest.mark.parametrize("as_json", [False, True])

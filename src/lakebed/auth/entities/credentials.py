@@ -139,13 +139,13 @@ class AccessKeys:
         """
         record = self._find(access_key_id)
         if record is None:
-            raise AuthenticationFailed(f"access key {_shown(access_key_id)} is not known")
+            raise AuthenticationFailed(f"access key {_shown(access_key_id)} is unknown")
         key, message = AccessKeyID(access_key_id), record.message
         user = self._users.live_messages([message.user]).get(message.user)
         if user is None or user.unique_id != message.user_unique_id:
             with suppress(PredicateFailed, OutcomeUnknown):
                 self._records.delete_if(record.name, record.predicate)
-            raise AuthenticationFailed(f"the user of access key {access_key_id} is gone")
+            raise AuthenticationFailed(f"the user of access key {access_key_id} was deleted")
         identity = Identity(
             user_id=UserID(message.user),
             unique_id=UniqueID(user.unique_id),
@@ -282,7 +282,7 @@ def _credential(line: Record[pb.UserCredential]) -> Credential:
 
 
 def _taken(access_key_id: str) -> AlreadyExists:
-    return AlreadyExists(f"access key {access_key_id} exists already")
+    return AlreadyExists(f"access key {access_key_id} already exists")
 
 
 def _shown(access_key_id: str) -> str:

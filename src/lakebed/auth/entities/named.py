@@ -178,7 +178,7 @@ class Entities(ABC, Generic[MessageT, EntityT]):
                 if record is None:
                     continue
                 if not record.message.deleting:
-                    raise AlreadyExists(f"{self.noun} {name} exists already") from None
+                    raise AlreadyExists(f"{self.noun} {name} already exists") from None
                 self._take_over(name, record)
             except OutcomeUnknown:
                 found = self._find(name)
@@ -195,7 +195,7 @@ class Entities(ABC, Generic[MessageT, EntityT]):
             message.ParseFromString(entry.value)
         except DecodeError as error:
             raise CorruptRecord(
-                f"key {quoted(entry.key)} does not hold a {self.noun}: {error}"
+                f"key {quoted(entry.key)} is not a {self.noun} record: {error}"
             ) from error
         return message
 
@@ -221,7 +221,7 @@ class Entities(ABC, Generic[MessageT, EntityT]):
 
     def _take_over(self, name: str, marked: Record[MessageT]) -> None:
         """Finish a deletion begun by another process."""
-        _LOGGER.warning("%s %s is half deleted: finishing its deletion", self.noun, name)
+        _LOGGER.warning("%s %s is partly deleted: finishing the deletion", self.noun, name)
         self._finish(name, marked)
 
     def _finish(self, name: str, marked: Record[MessageT]) -> None:

@@ -36,7 +36,7 @@ def check_name(noun: str, name: str) -> str:
     """
     if not is_name(name):
         raise InvalidName(
-            f"{name!r} cannot be the name of a {noun}: use 1 to {_BYTES_MAX} bytes without control"
-            ' characters and / * ? $ { } [ ] " \\, and without space at either end'
+            f"invalid {noun} name {name!r}: use 1 to {_BYTES_MAX} bytes without control characters,"
+            ' / * ? $ { } [ ] " \\, and leading or trailing space'
         )
     return name

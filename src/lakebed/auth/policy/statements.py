@@ -72,7 +72,7 @@ def _check_service(action: str) -> None:
     service = action.partition(":")[0]
     if service != "*" and service not in SERVICES:
         raise InvalidPolicy(
-            f"{_shown(action)} is an action of a service that there is not: use one of"
+            f"action {_shown(action)} has an unknown service: use one of"
             f" {', '.join(sorted(SERVICES))}"
         )
 
@@ -90,15 +90,15 @@ def resource_patterns(resource: str) -> list[str]:
     except (ValueError, RecursionError):
         patterns = None
     if not patterns or not all(isinstance(pattern, str) for pattern in patterns):
-        raise InvalidPolicy(f"the resource {_shown(resource)} is not a JSON list of resources")
+        raise InvalidPolicy(f"resource {_shown(resource)} is not a JSON list of resources")
     return list(patterns)
 
 
 def _check_action(action: str) -> None:
     if not _ACTION.fullmatch(action):
         raise InvalidPolicy(
-            f"{_shown(action)} is not an action: use *, or a service, a colon and a name or a"
-            " pattern, as in fs:ReadObject or fs:Read*"
+            f"invalid action {_shown(action)}: use * or service:name, with wildcards in the name,"
+            " as in fs:ReadObject or fs:Read*"
         )
     if len(action) > _PATTERN_CHARACTERS_MAX:
         raise InvalidPolicy(f"an action has at most {_PATTERN_CHARACTERS_MAX} characters")
@@ -107,26 +107,26 @@ def _check_action(action: str) -> None:
 def _check_resource(pattern: str) -> None:
     if pattern != "*" and not _ARN.fullmatch(pattern):
         raise InvalidPolicy(
-            f"{_shown(pattern)} is not a resource: use *, or a name or pattern as in"
+            f"invalid resource {_shown(pattern)}: use * or a name or pattern as in"
             " arn:lakefs:fs:::repository/my-repo/object/*"
         )
     if len(pattern) > _PATTERN_CHARACTERS_MAX:
         raise InvalidPolicy(f"a resource has at most {_PATTERN_CHARACTERS_MAX} characters")
     if _VARIABLE.search(pattern):
-        raise InvalidPolicy(f"{_shown(pattern)} names an unknown variable: only ${{user}} is known")
+        raise InvalidPolicy(f"unknown variable in {_shown(pattern)}: only ${{user}} is supported")
 
 
 def _check_conditions(conditions: Conditions) -> None:
     for operator, fields in conditions.items():
         if operator not in {IP_ADDRESS, NOT_IP_ADDRESS}:
             raise InvalidPolicy(
-                f"the condition {_shown(operator)} is not supported: use {IP_ADDRESS} or"
+                f"condition {_shown(operator)} is not supported: use {IP_ADDRESS} or"
                 f" {NOT_IP_ADDRESS}"
             )
         if set(fields) != {SOURCE_IP} or not fields[SOURCE_IP]:
             raise InvalidPolicy(
-                f"the condition {operator} needs addresses or networks for {SOURCE_IP}, and"
-                " nothing else"
+                f"condition {operator} needs addresses or networks for {SOURCE_IP}, and no other"
+                " field"
             )
         for value in fields[SOURCE_IP]:
             _check_network(value)
@@ -137,7 +137,7 @@ def _check_network(value: str) -> None:
         parse_network(value)
     except ValueError:
         raise InvalidPolicy(
-            f"{_shown(value)} is not an address or a network: write it as 10.1.2.3 or 10.0.0.0/8"
+            f"invalid address or network {_shown(value)}: write 10.1.2.3 or 10.0.0.0/8"
         ) from None
 
 

@@ -35,8 +35,8 @@ class TooMuchGarbage(GCError):
 
     def __init__(self, due: int, known: int, max_share: float) -> None:
         super().__init__(
-            f"{due} of {known} objects would be deleted, more than the allowed share of"
-            f" {max_share:g}: look at the report, and allow a larger share if it is right"
+            f"{due} of {known} objects would be deleted, more than the allowed share {max_share:g}:"
+            " check the report of a dry run, then raise --max-share"
         )
         self.due = due
         self.known = known
@@ -49,8 +49,8 @@ class NotTheOwner(GCError):
 
     def __init__(self, namespace: str, expected: str, found: str) -> None:
         super().__init__(
-            f"{namespace} now belongs to the repository with the unique id {found}, not to"
-            f" {expected}: the repository was deleted and made again"
+            f"{namespace} now belongs to a repository with unique id {found}, not {expected}: the"
+            " repository was deleted and created again"
         )
 
 
@@ -67,7 +67,7 @@ class Busy(GCError):
 
     def __init__(self) -> None:
         super().__init__(
-            "another run of garbage collection is under way in this repository: wait for its end"
+            "another garbage collection run is in progress in this repository: wait for its end"
         )
 
 
@@ -85,8 +85,8 @@ class MissingHistory(GCError):
     def __init__(self, repository: str, commit: str, metarange_id: str, file: str) -> None:
         super().__init__(
             f"commit {commit} of repository {repository} (metarange {metarange_id}) cannot be read:"
-            f" {file} is not in the storage. Nothing was deleted, and no run deletes anything while"
-            " it is missing: bring it back from a backup of the storage"
+            f" {file} is missing in the storage. Nothing was deleted; restore the file from a"
+            " backup before the next run"
         )
 
 
@@ -96,7 +96,7 @@ class MissingRange(GCError):
     kind = "missing_range"
 
     def __init__(self, range_id: str, file: str) -> None:
-        super().__init__(f"range {range_id} is not in the storage: {file}")
+        super().__init__(f"range {range_id} is missing in the storage: {file}")
         self.range_id = range_id
         self.file = file
 
@@ -127,8 +127,8 @@ class SparkNotStarted(GCError):
 
     def __init__(self, why: str) -> None:
         super().__init__(
-            f"Spark could not be started: {why}. It needs Java 17 (`java -version`, JAVA_HOME),"
-            " and --master, if given, has to be a Spark that can be reached"
+            f"Spark could not be started: {why}. Check Java 17 (`java -version`, JAVA_HOME) and the"
+            " cluster given by --master"
         )
 
 

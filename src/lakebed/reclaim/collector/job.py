@@ -132,7 +132,7 @@ class RunLease:
             Overtaken: Another run has.
         """
         if not self._lease.renew():
-            raise Overtaken("another run took this one for dead, and works on: nothing was deleted")
+            raise Overtaken("another run has taken over the lease: nothing was deleted")
 
     def _take(self) -> None:
         begun, has_waited = self._runtime.monotonic(), False
@@ -142,7 +142,7 @@ class RunLease:
             if not self._is_patient or waited >= 2 * self._lease.seconds:
                 raise Busy
             if not has_waited:
-                self._say("Another run has not ended: waiting for it.")
+                self._say("Waiting for another run to end…")
                 has_waited = True
             self._runtime.sleep(_RETRY_SECONDS)
 
@@ -150,7 +150,7 @@ class RunLease:
         try:
             return self._lease.renew()  # `check` detects a lost lease, too
         except LakebedError as error:
-            _LOGGER.warning("the lease of a run could not be renewed: %s", error)
+            _LOGGER.warning("cannot renew the lease of a run: %s", error)
             return True
 
 
@@ -216,7 +216,7 @@ class CollectorJob:
     def _run(self, options: CollectorOptions) -> RunSummary:
         saved = SavedState.read(self._storage)
         commits = self._expire(options)
-        self._note("The server writes down what is in use.")
+        self._note("Server: snapshotting referenced objects…")
         manifest = self._prepare()
         run_id, executor = manifest.run.run_id, self._executor.name
         with noting_failure(self._storage, run_id, executor) as progress:
@@ -256,14 +256,14 @@ class CollectorJob:
             "optimized" if judging.optimized else "clean",
             ", dry" if options.dry_run else "",
         )
-        self._note("Reading commits and listing objects.")
+        self._note("Reading commits and listing objects…")
         findings = self._executor.judge(judging)
         summary = replace(
             _summary(judging, options, findings, self._executor.name),
             commits=commits,
             versions=self._storage.versions,
         )
-        self._note(f"{summary.due} objects are to be deleted, {summary.waiting} are waiting.")
+        self._note(f"{summary.due} objects to delete, {summary.waiting} pending confirmation")
         if not options.dry_run:
             self._check_brakes(saved, judging, summary, options)
             progress.has_begun = True
@@ -280,10 +280,10 @@ class CollectorJob:
             count = prune(self._storage, run_id)
         except LakebedError as error:
             # The run has done its work; the next run retries this.
-            _LOGGER.warning("the files of old runs could not be removed: %s", error)
-            self._say(f"The files of old runs could not be removed: {error}")
+            _LOGGER.warning("cannot remove the files of old runs: %s", error)
+            self._say(f"Cannot remove the files of old runs: {error}")
         else:
-            self._note(f"The files of {count} old runs were removed.")
+            self._note(f"Removed the files of {count} old runs")
 
     def _note(self, line: str) -> None:
         """Report a step of the run."""
@@ -341,7 +341,7 @@ class CollectorJob:
         )
         if done["expired"] or done["marked"]:
             would = "would expire" if options.dry_run else "expired"
-            self._note(f"{done['expired']} commits {would}, {done['marked']} more are next.")
+            self._note(f"{done['expired']} commits {would}, {done['marked']} newly marked")
         return done
 
     def _old_commits(
@@ -370,14 +370,12 @@ class CollectorJob:
             data = self._storage.block.read(address)
         except ObjectNotFound as error:
             raise WrongStorage(
-                f"the server has written {address}, but it is not here: this is not the storage"
-                " that the server writes to"
+                f"{address}, just written by the server, is missing here: this is not the server's"
+                " storage"
             ) from error
         manifest = decode_gc_manifest(data, run_id, file=str(address))
         if not manifest.run.with_uploads:
-            raise WrongStorage(
-                f"{address} does not say what is staged: nothing can be judged by it"
-            )
+            raise WrongStorage(f"{address} lacks staged objects: it cannot be used to find garbage")
         return manifest
 
     def _sweep(
@@ -389,8 +387,7 @@ class CollectorJob:
         files = self._executor.sweep(manifest, findings.due)
         summary, stay = add_up_swept(self._storage, summary, files)
         self._note(
-            f"{summary.deleted} objects were deleted, {summary.failed} could not be,"
-            f" {summary.locked} are locked."
+            f"{summary.deleted} objects deleted, {summary.failed} failed, {summary.locked} locked"
         )
         return summary, stay
 
@@ -400,8 +397,8 @@ class CollectorJob:
         count = self._executor.count_open_uploads(manifest)
         if count:
             raise NotQuiet(
-                f"{count} uploads are not finished: list them with `lakebed gc uploads` and end"
-                " them with `lakebed gc end-uploads`, or wait until they are finished or expire"
+                f"{count} unfinished uploads: list them with `lakebed gc uploads` and end them with"
+                " `lakebed gc end-uploads`, or wait until they finish or expire"
             )
 
     def _check_unchanged(self, manifest: GCManifest) -> None:
@@ -412,7 +409,7 @@ class CollectorJob:
         with suppress(BlockError):  # the rest is removed with the old runs
             remove_files(self._storage, again.run.run_id)
         if not is_same:
-            raise NotQuiet("somebody writes to the repository: nothing was deleted")
+            raise NotQuiet("the repository was written to during the run: nothing was deleted")
 
 
 def _contents(manifest: GCManifest) -> list[tuple[str, int, str]]:
@@ -422,10 +419,10 @@ def _contents(manifest: GCManifest) -> list[tuple[str, int, str]]:
 def _check(options: CollectorOptions) -> None:
     # Written so that NaN is refused too: every comparison with it is false.
     if not options.max_share >= 0:
-        raise InvalidOption(f"the allowed share is {options.max_share:g}, expected at least 0")
+        raise InvalidOption(f"invalid share {options.max_share:g}: use at least 0")
     if options.min_age_seconds is not None and not 0 <= options.min_age_seconds < math.inf:
         raise InvalidOption(
-            f"the least age is {options.min_age_seconds:g}, expected a number of seconds"
+            f"invalid minimum age {options.min_age_seconds:g}: use a number of seconds"
         )
 
 
@@ -441,7 +438,7 @@ def _look(manifest: GCManifest, options: CollectorOptions) -> ObservationTimes:
         cutoff_us = run.began_us - int(options.min_age_seconds * 1e6)
         if cutoff_us > run.cutoff_us:
             least = (run.began_us - run.cutoff_us) / 1e6
-            raise InvalidOption(f"the server allows a least age of {least:g} seconds, not less")
+            raise InvalidOption(f"the server requires a minimum age of at least {least:g} seconds")
     return ObservationTimes(
         began_us=run.began_us,
         ended_us=manifest.ended_us,

@@ -123,8 +123,8 @@ class RunSummary:
         if not self.left_alone:
             return ""
         return (
-            f" All objects of lakeFS below {self.left_alone} are left alone: `lakebed migrate adopt"
-            f" lakefs://{self.repository}` takes them over, once lakeFS is off."
+            f" Objects of lakeFS below {self.left_alone} are kept: once lakeFS is off, adopt them"
+            f" with `lakebed migrate adopt lakefs://{self.repository}`."
         )
 
     def _of_commits(self) -> str:
@@ -137,18 +137,18 @@ class RunSummary:
         return f"{commits} commits {does} {self.freed} objects ({self.freed_bytes:,} bytes). "
 
     def _of_objects(self) -> str:
-        waiting = "nothing else is garbage"
+        waiting = "no other garbage was found"
         if self.waiting:
             begins = to_datetime(self.next_us).isoformat(" ", "seconds")
-            waiting = f"{self.waiting} more are garbage, for runs that begin after {begins}"
+            waiting = f"{self.waiting} more await confirmation by a run that begins after {begins}"
         if self.dry_run:
             would = f"{self.due} objects would be deleted"
-            return f"A dry run, nothing was changed: {would}; {waiting}."
+            return f"Dry run: {would}; {waiting}."
         if self.failed:
             done = f"{self.deleted} of {self.due} objects were deleted"
-            return f"{done}, the storage refused {self.failed}: {self.why}.{self._of_versions()}"
+            return f"{done}; the storage refused {self.failed}: {self.why}.{self._of_versions()}"
         if not self.due:
-            return f"There was nothing to delete yet; {waiting}."
+            return f"No objects to delete yet; {waiting}."
         done = f"{self.deleted} objects ({self.deleted_bytes:,} bytes) were deleted; {waiting}."
         return done + self._of_versions()
 
@@ -157,13 +157,14 @@ class RunSummary:
         told = ""
         if self.kept:
             told += (
-                f" Of {self.kept} of them the bucket keeps older versions ({self.kept_bytes:,}"
-                " bytes), since gc.versions is keep: a lifecycle rule of the bucket deletes them."
+                f" The bucket keeps older versions of {self.kept} of them ({self.kept_bytes:,}"
+                " bytes), since gc.versions is keep: delete these by a lifecycle rule of the"
+                " bucket."
             )
         if self.locked:
             told += (
-                f" {self.locked} objects are locked by the storage, the first of them until"
-                f" {self.locked_until}; later runs try again."
+                f" {self.locked} objects are locked by the storage, the first until"
+                f" {self.locked_until}; later runs retry them."
             )
         return told
 

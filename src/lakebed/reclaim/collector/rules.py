@@ -146,8 +146,10 @@ def canonical_path(
         whole = Address.parse(address)
     except InvalidAddress as error:
         if adopted:
-            raise InvalidAddress(f"an entry has the address {address!r}: {error}") from error
-        _LOGGER.warning("an entry has an address that cannot be read (see fsck): %r", address)
+            raise InvalidAddress(
+                f"an entry has an unreadable address {address!r}: {error}"
+            ) from error
+        _LOGGER.warning("an entry has an unreadable address (see `lakebed fsck`): %r", address)
         return path_at_end(address)
     if str(whole).startswith(tuple(adopted)):
         return str(whole)

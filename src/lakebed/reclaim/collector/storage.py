@@ -122,8 +122,8 @@ def find_storage(
     storage = Storage(settings, namespace, mark.unique_id, mark.versions)
     if _found(storage, namespace.address(mark_path(mark))) != mark.nonce.encode():
         raise WrongStorage(
-            f"what the server has just written to {namespace} is not here: this is not the storage"
-            f" that the server writes to{_hint(settings)}"
+            f"the marker just written by the server to {namespace} is missing here: this is not the"
+            f" server's storage{_hint(settings)}"
         )
     storage.check_owner()
     return storage
@@ -144,8 +144,8 @@ def block_settings(
     if scheme == "local":
         if local_root is None:
             raise InvalidOption(
-                f"{namespace} is on the server's own disk: say with --local-root which folder that"
-                " is here"
+                f"{namespace} is on the server's own disk: give its folder on this machine by"
+                " --local-root"
             )
         return LocalSettings(local_root)
     if scheme == "s3":
@@ -157,7 +157,7 @@ def block_settings(
     if scheme == "https":
         return AzureSettings(account=namespace.parts.host.partition(".")[0])
     raise InvalidOption(
-        f"{namespace} is in the memory of the server: garbage cannot be collected there"
+        f"{namespace} is in the server's memory: garbage collection is not possible"
     )
 
 
@@ -170,7 +170,7 @@ def _found(storage: Storage, address: Address) -> bytes | None:
         except (FileNotFoundError, NotADirectoryError):
             return None
         except OSError as error:
-            raise WrongStorage(f"the storage cannot be read from here: {error}") from error
+            raise WrongStorage(f"cannot read the storage: {error}") from error
     try:
         return storage.block.read(address)
     except ObjectNotFound:
@@ -180,7 +180,7 @@ def _found(storage: Storage, address: Address) -> bytes | None:
 def _hint(settings: BlockSettings) -> str:
     if not isinstance(settings, LocalSettings):
         return ""
-    return f" ({settings.root}); say with --local-root which folder that is on this machine"
+    return f" ({settings.root}): give its folder on this machine by --local-root"
 
 
 @cache
@@ -190,7 +190,7 @@ def _opened(settings: BlockSettings) -> BlockStore:
 
 _LOGGER: Final = logging.getLogger(__name__)
 
-_OVERTAKEN: Final = "another run ended first: start again, and make one run at a time"
+_OVERTAKEN: Final = "another run ended first: start again, one run at a time"
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,4 +242,4 @@ class SavedState:
                 self.storage.block.replace(address, data, self.etag)
         except (AlreadyExists, PreconditionFailed) as error:
             raise Overtaken(_OVERTAKEN) from error
-        _LOGGER.debug("run %s left its state at %s", state.run_id, address)
+        _LOGGER.debug("run %s saved its state at %s", state.run_id, address)

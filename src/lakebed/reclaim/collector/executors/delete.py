@@ -81,7 +81,7 @@ def _log_failures(deleted: list[DeleteResult]) -> None:
     failures = [each.error for each in deleted if each.error and not isinstance(each.error, Locked)]
     if failures:
         _LOGGER.warning(
-            "%d of %d objects could not be deleted, the first one: %s",
+            "%d of %d objects could not be deleted: first error: %s",
             len(failures),
             len(deleted),
             failures[0],

@@ -59,7 +59,7 @@ class Tally:
         objects = self._objects + self._others()
         if not objects:
             return ""
-        return f"{objects:,} objects, {objects / max(seconds, 0.001):,.0f} a second"
+        return f"{objects:,} objects, {objects / max(seconds, 0.001):,.0f}/s"
 
 
 TALLY: Final = Tally()
