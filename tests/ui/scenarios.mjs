@@ -234,7 +234,7 @@ export async function previews({ page, at }) {
   await show("analysis.ipynb", "370.62");
   await show("notes.txt", "metres above the sea");
   await show("README.md", "A sample repository");
-  await says(page, "Say what is in here"); // the commit that last changed it
+  await says(page, "Add a README"); // the commit that last changed it
   await show("broken.parquet", "It cannot be read as parquet");
   await show("picture.png");
   await page.waitForFunction(() => document.querySelector(".preview img")?.naturalWidth === 1);
