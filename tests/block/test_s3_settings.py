@@ -177,5 +177,5 @@ def test_a_server_that_starts_logs_what_is_wrong(
     endpoint = {"blockstore__s3__endpoint": storage.endpoint}
     with opened(blockstore__type="s3", **flags, **endpoint) as server:
         check_services(server.services)
-    assert "the storage cannot be used: these credentials may not access" in caplog.text
+    assert "cannot use the storage: these credentials may not access" in caplog.text
     assert "secret-word" not in caplog.text

@@ -552,7 +552,7 @@ def test_what_is_not_there_yet_says_so(lake: Repository) -> None:
         with pytest.raises(ApiException) as missing:
             call()
         assert status_of(missing) == 501
-        assert "not there yet" in missing.value.body
+        assert "not implemented" in missing.value.body
 
 
 def test_rules_of_garbage_collection(lake: Repository) -> None:

@@ -45,7 +45,7 @@ def admitted(admission: Admission, user: str = "", client: str = "192.0.2.1") ->
 def test_one_user_does_not_get_all_slots() -> None:
     admission = admission_with(work_slots=8)
     first = [admitted(admission, "ada") for _ in range(share_of(8))]
-    with pytest.raises(Overloaded, match="they hold 6 of its 8 slots for work"):
+    with pytest.raises(Overloaded, match="which hold 6 of 8 slots for work"):
         admitted(admission, "ada")
     others = [admitted(admission, "bob") for _ in range(2)]
     for record in (first[0], others[0]):
@@ -57,7 +57,7 @@ def test_one_address_of_strangers_does_not_get_all_slots_of_strangers() -> None:
     admission = admission_with(work_slots=8)
     for _ in range(share_of(share_of(8))):
         admitted(admission)
-    with pytest.raises(Overloaded, match="they hold 5 of its 8 slots for work"):
+    with pytest.raises(Overloaded, match="which hold 5 of 8 slots for work"):
         admitted(admission)
     admitted(admission, client="192.0.2.2")
     admitted(admission, "ada")  # of the same address, but signed in
@@ -66,7 +66,7 @@ def test_one_address_of_strangers_does_not_get_all_slots_of_strangers() -> None:
 def test_strangers_of_many_addresses_do_not_get_all_slots() -> None:
     admission = admission_with(work_slots=8)
     first = [admitted(admission, client=f"2001:db8::{number}") for number in range(share_of(8))]
-    with pytest.raises(Overloaded, match="of those who are not signed in: they hold 6 of its 8"):
+    with pytest.raises(Overloaded, match="of unauthenticated clients, which hold 6 of 8"):
         admitted(admission, client="2001:db8::ffff")
     admitted(admission, "ada")
     first[0].end()
@@ -118,7 +118,7 @@ def test_bodies_that_are_kept_whole_are_bounded_together() -> None:
             pass  # it is kept until the request ends
     last = records[4].slot
     assert last is not None
-    with pytest.raises(Overloaded, match="4000 of its 4000 bytes"), last.while_reading(1):
+    with pytest.raises(Overloaded, match="4000 of 4000 bytes"), last.while_reading(1):
         pytest.fail("there is no memory left")
     records[0].end()
     with last.while_reading(1000):
@@ -136,7 +136,7 @@ def test_bodies_of_one_user_do_not_take_all_memory() -> None:
     last = slots[3]
     assert last is not None
     with (
-        pytest.raises(Overloaded, match="yours: they hold 3000 of"),
+        pytest.raises(Overloaded, match="yours, which hold 3000 of"),
         last.while_reading(1),
     ):
         pytest.fail("the rest is for others")

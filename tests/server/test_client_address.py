@@ -113,7 +113,7 @@ def test_a_proxy_that_is_not_trusted_is_named_once_an_hour(
     for now[0] in (0.0, 1.0, WARNING_SECONDS - 1):
         assert client("10.0.0.5", "203.0.113.7", proxies) == "10.0.0.5"
     assert len(caplog.records) == 1
-    assert "a request of 10.0.0.5 has an X-Forwarded-For" in caplog.text
+    assert "X-Forwarded-For from 10.0.0.5 ignored" in caplog.text
     now[0] = WARNING_SECONDS
     client("10.0.0.5", "203.0.113.7", proxies)
     assert len(caplog.records) == 2

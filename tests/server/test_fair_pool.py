@@ -118,7 +118,7 @@ def test_more_than_there_is_can_be_taken_alone() -> None:
 def test_a_request_that_waited_for_long_is_refused_and_is_served_no_more() -> None:
     with scene(capacity=1, seconds=0.05) as it:
         it.pool.take(1, ADA)
-        with pytest.raises(Refused, match=r"1 of its 1 slots are taken.*waited for 0.05 seconds"):
+        with pytest.raises(Refused, match=r"1 of 1 slots are in use.*waited 0.05 seconds"):
             it.pool.take(1, BOB)
         assert it.waiting() == 0
         it.pool.give_back(1, ADA)
@@ -129,7 +129,7 @@ def test_no_time_to_wait_means_a_refusal_at_once() -> None:
     with scene(capacity=4, seconds=0) as it:
         for _ in range(share_of(4)):
             it.pool.take(1, ADA)
-        with pytest.raises(Refused, match="requests of yours: they hold 3 of its 4 slots"):
+        with pytest.raises(Refused, match="requests of yours, which hold 3 of 4 slots"):
             it.pool.take(1, ADA)
 
 

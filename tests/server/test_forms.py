@@ -126,7 +126,7 @@ def test_a_text_before_the_form_is_passed_over() -> None:
 
 def test_blanks_after_a_boundary_are_allowed_and_nothing_else() -> None:
     assert content_of([form(b"x").replace(b"--b\r\n", b"--b \t\r\n")]) == b"x"
-    with pytest.raises(MalformedBody, match="follows a boundary"):
+    with pytest.raises(MalformedBody, match="text after a boundary"):
         content_of([form(b"x").replace(b"--b\r\n", b"--bc\r\n", 1)])
 
 

@@ -180,7 +180,7 @@ def test_bytes_that_are_missing_are_logged_with_their_cause(served: Server, line
     served.services.foundation.block.delete(Address.parse(stats["physical_address"]))
     assert served.call("GET", path, params={"path": "lost"}).status_code == 410
     warning, access = lines()[-2:]
-    assert warning["message"].startswith("a request was answered 410: ")
+    assert warning["message"].startswith("request answered with 410: ")
     assert access["cause"] in warning["message"]
     assert access["kind"]
 

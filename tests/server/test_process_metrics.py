@@ -35,7 +35,7 @@ def test_a_folder_that_is_gone_ends_nothing(folder: Path, caplog: pytest.LogCapt
     metrics.forget_process(1, folder)
     known.write()
     known.write()
-    assert sum("cannot be written" in text for text in caplog.messages) == 1
+    assert sum("cannot write the metrics" in text for text in caplog.messages) == 1
     gone.rename(folder)
     known.write()
     assert values(folder)["restarts_total", "worker"] == 0

@@ -56,11 +56,11 @@ def test_a_client_gets_a_few_lines_a_minute_and_then_a_sum(
 ) -> None:
     for _ in range(1000):
         log.note(Refusal.DENIED, "not allowed", "192.0.2.1")
-    assert caplog.messages == ["refused a request of 192.0.2.1: not allowed"] * LINES_A_CLIENT
+    assert caplog.messages == ["refused a request from 192.0.2.1: not allowed"] * LINES_A_CLIENT
     assert caplog.records[0].__dict__["fields"] == {"kind": "denied", "client": "192.0.2.1"}
     caplog.clear()
     time.pass_by(MINUTE_SECONDS)
-    wanted = "refused 997 more requests within a minute: denied, by the client 192.0.2.1"
+    wanted = "refused 997 more requests within a minute: denied, from the client 192.0.2.1"
     assert caplog.messages == [wanted]
 
 
@@ -71,7 +71,7 @@ def test_a_new_minute_begins_anew(
         for _ in range(LINES_A_CLIENT):
             log.note(Refusal.DENIED, "not allowed", "192.0.2.1")
         time.pass_by(MINUTE_SECONDS)
-    assert caplog.messages == ["refused a request of 192.0.2.1: not allowed"] * 3 * LINES_A_CLIENT
+    assert caplog.messages == ["refused a request from 192.0.2.1: not allowed"] * 3 * LINES_A_CLIENT
 
 
 def test_a_client_does_not_hide_another_one_nor_another_kind(
@@ -94,7 +94,7 @@ def test_many_clients_fill_neither_the_log_nor_the_memory(
     time.pass_by(MINUTE_SECONDS)
     more = CLIENTS_MAX * 3 - LINES_A_KIND
     assert caplog.messages[-1].startswith(f"refused {more} more requests within a minute")
-    assert caplog.messages[-1].endswith(f"by {CLIENTS_MAX} clients or more")
+    assert caplog.messages[-1].endswith(f"from {CLIENTS_MAX} clients or more")
 
 
 def test_every_one_is_counted_with_the_client_of_its_request(

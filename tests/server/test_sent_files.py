@@ -311,7 +311,7 @@ def assert_broken_off(world: World, caplog: pytest.LogCaptureFixture, most: int)
     line = world.ended()
     assert line["kind"] == "storage_unavailable"
     assert world.taken <= line["bytes"] <= most
-    assert "an answer broke off: storage_unavailable" in caplog.text
+    assert "answer aborted: storage_unavailable" in caplog.text
 
 
 def test_a_client_that_takes_nothing_is_cut_off(world: World) -> None:

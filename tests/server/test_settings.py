@@ -102,11 +102,11 @@ def test_an_unknown_key_is_an_error_that_says_where_and_suggests_the_right_one(
     prefix = "LAKEBED_SERVER__"
     text = "listen: {prot: 1}\nserver: {workers: 2}\ns3: {acces_key_id: x}\nzzz: 1"
     assert problems_of(tmp_path, text, LAKEBED_SERVER__LISTN__PORT="1") == [
-        f"{file}: there is no setting listen.prot: did you mean listen.port?",
-        f"{file}: there is no setting server.workers: did you mean processes.workers?",
-        f"{file}: there is no setting s3.acces_key_id: did you mean blockstore.s3.access_key_id?",
-        f"{file}: there is no setting zzz",
-        f"there is no variable {prefix}LISTN__PORT: did you mean {prefix}LISTEN__PORT?",
+        f"{file}: unknown setting listen.prot: did you mean listen.port?",
+        f"{file}: unknown setting server.workers: did you mean processes.workers?",
+        f"{file}: unknown setting s3.acces_key_id: did you mean blockstore.s3.access_key_id?",
+        f"{file}: unknown setting zzz",
+        f"unknown variable {prefix}LISTN__PORT: did you mean {prefix}LISTEN__PORT?",
     ]
 
 
@@ -135,9 +135,11 @@ def test_commands_of_hooks_are_programs_with_arguments(tmp_path: Path) -> None:
     loaded = from_yaml(tmp_path, text)
     assert loaded.hooks.commands == {"scan": ("/opt/scan", "--deep")}
     (problem,) = problems_of(tmp_path, "hooks: {commands: {scan: /opt/scan}}")
-    assert problem.startswith("hooks.commands: expected names with lists of texts, not {'scan'")
+    assert problem.startswith(
+        "hooks.commands: expected a mapping of names to lists of texts, not {'scan'"
+    )
     (problem,) = problems_of(tmp_path, "hooks: {commands: {scan: []}}")
-    assert problem == "hooks.commands.scan is empty: name a program, and its first arguments"
+    assert problem == "hooks.commands.scan is empty: give a program and its first arguments"
 
 
 def test_a_section_that_is_not_complete_says_what_is_missing(tmp_path: Path) -> None:
@@ -161,7 +163,7 @@ def test_a_section_that_is_not_complete_says_what_is_missing(tmp_path: Path) -> 
         ("listen.objects_origin", "objects.example", "write it as https://objects.example.com"),
         ("listen.objects_origin", "https://objects.example/", "in lower case and without a path"),
         ("metrics.networks", ("prometheus",), "metrics.networks: 'prometheus' is not an address"),
-        ("metrics.key", "short", "metrics.key needs 16 characters"),
+        ("metrics.key", "short", "metrics.key is too short"),
         ("processes.workers", 0, "processes.workers is 0"),
         ("processes.workers", -1, "processes.workers is -1"),
         ("limits.stall_seconds", math.nan, "limits.stall_seconds is nan"),
@@ -188,7 +190,7 @@ def test_settings_are_checked_against_each_other(key: str, value: object, compla
 def test_versions_are_deleted_on_s3_only(tmp_path: Path) -> None:
     azure = "blockstore: {type: azure, azure: {account: a}}\ngc: {versions: delete}"
     (problem,) = problems_of(tmp_path, azure)
-    assert problem.startswith("gc.versions is delete, and versions can be deleted on S3 only")
+    assert problem.startswith("gc.versions is delete, which needs S3")
     assert (
         from_yaml(tmp_path, "blockstore: {type: s3}\ngc: {versions: delete}").gc.versions
         == "delete"
@@ -238,12 +240,12 @@ def test_a_file_that_cannot_be_read_is_an_error(tmp_path: Path) -> None:
     ],
 )
 def test_a_file_with_values_that_cannot_be_is_an_error(tmp_path: Path, text: str) -> None:
-    assert problems_of(tmp_path, text) == [f"{tmp_path}/lakebed.yaml: this is not YAML"]
+    assert problems_of(tmp_path, text) == [f"{tmp_path}/lakebed.yaml: not valid YAML"]
 
 
 def test_a_section_that_holds_itself_is_an_error(tmp_path: Path) -> None:
     problems = problems_of(tmp_path, "listen: &a\n  other: *a")
-    assert all("there is no setting listen.other" in problem for problem in problems)
+    assert all("unknown setting listen.other" in problem for problem in problems)
 
 
 def test_a_small_file_that_stands_for_a_large_value_is_an_error(tmp_path: Path) -> None:
@@ -322,7 +324,7 @@ def test_no_file_of_the_server_lies_among_its_objects(tmp_path: Path, key: str, 
     file.write_text("")
     with pytest.raises(SettingsError) as caught:
         load(file, environment=KEYED, flags=flags)
-    expected = "the file of settings" if key == "blockstore.local.root" else key
+    expected = "the settings file" if key == "blockstore.local.root" else key
     assert [each for each in caught.value.problems if f"({expected})" in each], caught.value
     # On another storage they are nobody's objects.
     load(file, environment=KEYED, flags={**flags, "blockstore.type": "memory"})
@@ -339,8 +341,8 @@ def test_a_database_in_clear_text_over_a_network_is_warned_of(tmp_path: Path) ->
         return warnings_of(from_yaml(tmp_path, f"database: {{url: '{url}'}}"))
 
     (warning,) = warned("mysql://u:secret-word@db.corp/lakebed")
-    assert "the connection to db.corp need not be encrypted" in warning
-    assert "Add tls=true" in warning
+    assert "the connection to db.corp may be unencrypted" in warning
+    assert "add tls=true" in warning
     assert "secret-word" not in warning
     (warning,) = warned("postgresql://u:secret-word@db.corp/lakebed")
     assert "Add sslmode=verify-full" in warning

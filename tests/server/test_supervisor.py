@@ -85,7 +85,7 @@ def test_a_worker_that_is_silent_for_too_long_is_killed(
     assert hung.is_running
     look(supervisor, serving)
     assert (hung.is_running, serving.is_running) == (False, True)
-    assert "worker 0 has not served for 5 seconds: it is killed and replaced" in caplog.text
+    assert "worker 0 has not served for 5 seconds: killing and replacing it" in caplog.text
 
 
 def test_a_worker_that_goes_on_in_time_lives(tmp_path: Path) -> None:

@@ -271,7 +271,7 @@ def test_words_for_groups_usage_and_what_is_not_there(
         ["list", "--id", "admin"],
         ["lookup", *arn],
     ):
-        assert run.error("auth", "users", "aws-iam", *words).endswith("is not there yet (501)")
+        assert run.error("auth", "users", "aws-iam", *words).endswith("is not implemented (501)")
 
 
 def test_a_search_halves_what_is_left(

@@ -101,7 +101,7 @@ def put(client: httpx.Client, name: str, content: Any) -> None:
 @pytest.mark.parametrize(
     ("sections", "message"),
     [
-        ({"database": {"url": "memory://"}}, "only one process can use this database"),
+        ({"database": {"url": "memory://"}}, "allows only one process"),
         ({"listen": {"tls_certificate": "a.crt", "tls_key": "a.key"}}, "listen.tls_certificate"),
     ],
 )

@@ -109,7 +109,7 @@ def test_bodies_of_refused_requests_that_never_come_hold_up_nobody(
     # The server does not wait for the client to close the connection either.
     assert [connection.recv(1) for connection in connections] == [b""] * 300
     assert refusals(server, "unauthenticated") == before + 120
-    lines = re.findall(r"refused a request of 127.0.0.1: .* unauthenticated .*", server.log())
+    lines = re.findall(r"refused a request from 127.0.0.1: .* unauthenticated .*", server.log())
     assert 1 <= len(lines) <= 30  # three a minute, and not one for each
 
 

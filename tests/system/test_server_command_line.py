@@ -100,10 +100,10 @@ def test_a_quickstart_prints_what_to_paste_and_keeps_its_key(
         _, terminal = process.communicate(timeout=PATIENCE_SECONDS)
         assert process.returncode == 0
         # The terminal has the failure; the file has the requests too.
-        assert "a request failed: internal: ZeroDivisionError" in terminal
+        assert "request failed: internal: ZeroDivisionError" in terminal
         assert "GET /healthcheck 200" not in terminal
         log = (folder / "lakebed.log").read_text()
-        assert "a request failed: internal: ZeroDivisionError" in log
+        assert "request failed: internal: ZeroDivisionError" in log
         assert "GET /healthcheck 200" in log
 
 
@@ -112,7 +112,7 @@ def test_a_busy_port_and_a_folder_that_cannot_be_written_take_one_line(tmp_path:
         port = str(other.getsockname()[1])
         arguments = ("quickstart", "--port", port, "--data-dir", str(tmp_path / "data"))
         assert refused(*arguments, exit_code=1) == [
-            f"lakebed: port {port} of 127.0.0.1 is in use: stop what listens there, or use --port"
+            f"lakebed: port {port} of 127.0.0.1 is in use: stop the other program, or use --port"
         ]
     (tmp_path / "file").touch()
     folder = str(tmp_path / "file" / "data")
@@ -161,7 +161,7 @@ def test_run_names_every_problem_of_the_settings(tmp_path: Path) -> None:
     file = tmp_path / "lakebed.yaml"
     file.write_text("listen: {prot: 1}\nprocesses: {workers: many}")
     assert refused("run", "--config", str(file), exit_code=2) == [
-        f"lakebed: {file}: there is no setting listen.prot: did you mean listen.port?",
+        f"lakebed: {file}: unknown setting listen.prot: did you mean listen.port?",
         f"lakebed: processes.workers: expected a whole number, not 'many' (from {file})",
     ]
 

@@ -165,7 +165,7 @@ def test_on_rocksdb_the_worker_does_what_a_process_beside_it_does_elsewhere(tmp_
     options = {"database": {"url": f"rocksdb:///{tmp_path}/kv"}}
     with lakebed_server(tmp_path, settings=options) as server:
         assert len(workers(server)) == 1
-        assert "the database serves one process: there is one worker" in server.log()
+        assert "the database allows one process: the server runs one worker" in server.log()
         connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
 
         def has_cleaned() -> bool:

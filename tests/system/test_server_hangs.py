@@ -71,13 +71,13 @@ def test_a_worker_that_hangs_is_replaced_and_the_others_are_not(servers: Servers
         opened = [stack.enter_context(served.connect(PID)) for _ in range(30)]
         own = next(each for each in opened if answer_of(each) == hung)
         stop(hung)
-        eventually(lambda: "it is killed and replaced" in served.log())
+        eventually(lambda: "killing and replacing it" in served.log())
         assert f"worker {hung} has not served for 2 seconds" in served.log()
         assert own.recv(1) == b""  # its clients see that it is gone
     after = eventually(lambda: len(pids := {ask(served) for _ in range(60)}) == 3 and pids)
     assert set(others) < after
     assert hung not in after
-    assert served.log().count("it is killed and replaced") == 1
+    assert served.log().count("killing and replacing it") == 1
 
 
 def test_a_supervisor_that_was_stopped_kills_no_worker(servers: Servers) -> None:
@@ -91,4 +91,4 @@ def test_a_supervisor_that_was_stopped_kills_no_worker(servers: Servers) -> None
         os.kill(pid, signal.SIGCONT)
     run_for(5)
     assert served.worker_pids() == workers
-    assert "it is killed and replaced" not in served.log()
+    assert "killing and replacing it" not in served.log()

@@ -288,7 +288,7 @@ def test_an_answer_that_fails_on_the_way_is_seen_to_break_off(served: Served) ->
         with pytest.raises(httpx.RemoteProtocolError):
             served.get("break")
     eventually(lambda: in_progress(served) == 1)
-    eventually(lambda: "an answer broke off" in served.log())
+    eventually(lambda: "answer aborted" in served.log())
 
 
 def test_requests_wait_for_their_turn_and_what_is_too_much_is_refused(served: Served) -> None:

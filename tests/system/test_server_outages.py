@@ -49,7 +49,7 @@ class Bench:
         assert self.get("_health").status_code == 200
         request_id = answer.headers["X-Request-ID"]
         assert any(
-            "a request was answered 503: " in line and request_id in line
+            "request answered with 503: " in line and request_id in line
             for line in self.lakebed.log().splitlines()
         )
 

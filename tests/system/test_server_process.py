@@ -215,7 +215,7 @@ def test_a_busy_port_is_said_in_one_line(servers: Servers) -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         settings["listen"]["port"] = port = other.getsockname()[1]
         assert fails(servers, settings) == [
-            f"port {port} of 127.0.0.1 is in use: stop what listens there, or use --port"
+            f"port {port} of 127.0.0.1 is in use: stop the other program, or use --port"
         ]
     assert not (servers.folder / "objects").exists()
 
@@ -249,7 +249,7 @@ def test_workers_that_die_as_they_start_end_the_server(servers: Servers) -> None
     (servers.folder / "die").touch()
     settings = servers.settings()
     settings["blockstore"]["default_namespace_prefix"] = str(servers.folder)
-    assert fails(servers, settings)[-1].startswith("the workers end as soon as they start")
+    assert fails(servers, settings)[-1].startswith("the workers exit at startup")
 
 
 def test_a_worker_that_cannot_come_back_is_tried_again(servers: Servers) -> None:
@@ -270,7 +270,7 @@ def test_a_worker_that_cannot_come_back_is_tried_again(servers: Servers) -> None
 def test_data_in_memory_has_one_worker_and_says_so(servers: Servers) -> None:
     served = servers.serve(database={"url": "memory://"})
     (worker,) = served.worker_pids(1)
-    assert "data is kept in memory: there is one worker" in served.log()
+    assert "all data is in memory: the server runs one worker" in served.log()
     assert [child.pid for child in served.processes() if _is_worker(child)] == [worker]
     served.process.send_signal(signal.SIGHUP)  # its terminal was closed
     assert served.wait() == 0

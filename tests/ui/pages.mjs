@@ -30,7 +30,7 @@ export function PAGES({ repository, branch, commit, run, pull, conflicting_pull 
       await page.getByRole("button", { name: "Ref: main" }).click();
       await page.locator(".picker .list button").first().waitFor();
     }],
-    ["snippets", at("objects?ref=main"), (page) => page.getByRole("button", { name: "Use it", exact: true }).click()],
+    ["snippets", at("objects?ref=main"), (page) => page.getByRole("button", { name: "Code", exact: true }).click()],
     ["object", at("object?ref=main&path=lakes.parquet")],
     ["markdown", at("object?ref=main&path=README.md")],
     ["changes", at(`changes?ref=${branch}`)],

@@ -11,7 +11,7 @@ const dialog = (page) => page.getByRole("dialog");
 /** Compare the rows of the first file that has some. A server with much to do may want to be asked again. */
 async function compareRows(page) {
   await button(page, "Compare rows").first().click();
-  const rows = page.getByRole("region", { name: "Rows that differ" });
+  const rows = page.getByRole("region", { name: "Changed rows" });
   const again = button(page, "Try again");
   for (let tries = 0; tries < 5; tries += 1) {
     await rows.or(again).first().waitFor();
@@ -33,18 +33,18 @@ async function faultsOf(page, axe, name, options = {}) {
 export async function setUp({ page, lake, axe }) {
   await page.goto(lake.endpoint);
   await page.waitForURL(/\/setup$/);
-  await field(page, "Name of the administrator").waitFor();
+  await field(page, "Administrator name").waitFor();
   assert.deepEqual(await faultsOf(page, axe, "set-up"), []);
-  await field(page, "Name of the administrator").fill("");
+  await field(page, "Administrator name").fill("");
   assert(await button(page, "Set up").isDisabled());
-  await field(page, "Name of the administrator").fill("admin");
+  await field(page, "Administrator name").fill("admin");
   await button(page, "Set up").click();
-  await says(page, "Keep these keys");
+  await says(page, "Save these keys");
   assert.deepEqual(await faultsOf(page, axe, "keys"), []);
   const [, key, secret] = (await page.locator("pre").innerText()).match(/access_key_id: (\S+)\s+secret_access_key: (\S+)/);
-  assert(await button(page, "Go on").isDisabled());
-  await page.getByLabel("I have stored them").check();
-  await button(page, "Go on").click();
+  assert(await button(page, "Continue").isDisabled());
+  await page.getByLabel("I have saved them").check();
+  await button(page, "Continue").click();
   await says(page, "No repositories yet");
   await page.goto(`${lake.endpoint}/setup`);
   await says(page, "This server is set up");
@@ -57,7 +57,7 @@ export async function logInAndOut({ page, context, lake }) {
   await field(page, "Access key ID").fill(lake.key);
   await field(page, "Secret access key").fill("wrong");
   await button(page, "Log in").click();
-  await says(page, "These keys do not match");
+  await says(page, "Invalid keys");
   await field(page, "Secret access key").fill(lake.secret);
   await button(page, "Log in").click();
   await page.waitForURL((url) => url.pathname.endsWith("/branches")); // the login names it behind its own
@@ -65,7 +65,7 @@ export async function logInAndOut({ page, context, lake }) {
   assert.deepEqual(cookies.map(({ name, httpOnly, sameSite }) => ({ name, httpOnly, sameSite })), [{ name: "internal_auth_session", httpOnly: true, sameSite: "Strict" }]);
   const kept = await page.evaluate(() => JSON.stringify([{ ...localStorage }, { ...sessionStorage }, document.cookie]));
   assert(!kept.includes(cookies[0].value) && !kept.includes(lake.secret), kept);
-  await page.getByRole("button", { name: "You" }).click();
+  await page.getByRole("button", { name: "Account" }).click();
   await page.getByRole("link", { name: "Log out" }).click();
   await page.waitForURL(/auth\/login/);
   // A link of somebody else must not lead away after the login.
@@ -79,16 +79,16 @@ export async function logInAndOut({ page, context, lake }) {
 export async function repositories({ page, lake }) {
   await page.goto(`${lake.endpoint}/repositories`);
   await page.getByLabel("Search repositories").fill("nothing-like-it");
-  await says(page, "No repository has");
+  await says(page, "No match for");
   await button(page, "Show all").click();
   await page.getByRole("link", { name: lake.repository, exact: true }).first().waitFor();
   await button(page, "Create repository").click();
   await field(page, "Name").fill("Not Good");
-  await says(page, "3 to 63 of a-z");
+  await says(page, "3 to 63 characters of a-z");
   assert(await button(page, "Create").isDisabled());
   await field(page, "Name").fill(lake.repository);
   await field(page, "Storage namespace").fill("s3://elsewhere/x");
-  await says(page, "begin with local://");
+  await says(page, "start with local://");
   await field(page, "Storage namespace").fill("local://pages/made-here");
   await button(page, "Create").click();
   await dialog(page).getByRole("alert").waitFor();
@@ -109,10 +109,10 @@ export async function objects({ page, context, at, lake }) {
   await page.getByRole("link", { name: "lakes.parquet" }).waitFor({ state: "detached" });
   await page.getByRole("link", { name: "stations.csv" }).waitFor();
   await page.getByLabel("Filter this folder").fill("nowhere");
-  await says(page, "Nothing here has");
+  await says(page, "No entry matches");
   await page.goto(at("objects?ref=nowhere"));
   await says(page, "Reference not found: nowhere");
-  await says(page, "pick another one");
+  await says(page, "pick another ref");
   await page.goto(at("objects?ref=main&path=uploaded/"));
   await says(page, "This folder is empty");
   await page.getByLabel("Files to upload").setInputFiles([
@@ -143,7 +143,7 @@ export async function objects({ page, context, at, lake }) {
   const signed = await fetch(await copied("Copy presigned URL")); // by somebody without keys
   assert.equal(await signed.text(), "hello");
   await page.getByRole("button", { name: "Actions for plain.txt" }).click();
-  await button(page, "Use it from…").click();
+  await button(page, "Code snippets…").click();
   for (const name of ["lakectl", "boto3", "pandas", "DuckDB", "Spark"]) {
     await page.getByRole("tab", { name, exact: true }).click();
     await dialog(page).getByText("uploaded/plain.txt").waitFor();
@@ -158,7 +158,7 @@ export async function objects({ page, context, at, lake }) {
   await page.waitForURL(/ref=v1/);
   await settled(page);
   await page.getByRole("button", { name: "Upload" }).click();
-  await says(page, "Only branches take uploads");
+  await says(page, "Pick a branch to upload to");
   await page.keyboard.press("Escape");
   await page.getByRole("button", { name: "Ref: v1" }).click();
   await page.locator(".picker").getByText("Recent").waitFor();
@@ -168,7 +168,7 @@ export async function objects({ page, context, at, lake }) {
 export async function search({ page, at }) {
   await page.goto(at("objects?ref=main"));
   await page.getByLabel("Filter this folder").fill("africa");
-  await says(page, "Press Enter to search in all folders below");
+  await says(page, "Press Enter to search all folders below");
   await page.keyboard.press("Enter");
   await page.waitForURL(/search=africa/);
   await page.getByRole("link", { name: "by-continent/africa.csv" }).waitFor();
@@ -178,13 +178,13 @@ export async function search({ page, at }) {
   await page.waitForURL(/\/object\?/);
   await page.goBack();
   await page.getByRole("link", { name: "by-continent/africa.csv" }).waitFor();
-  await button(page, "Back to the folder").click();
+  await button(page, "Back to folder").click();
   await page.getByRole("link", { name: "lakes.parquet" }).waitFor();
   await page.getByLabel("Filter this folder").fill("ocean");
-  await button(page, "Search in all folders below").click();
-  await says(page, "No path has “ocean” in it");
+  await button(page, "Search all folders below").click();
+  await says(page, "No path contains “ocean”");
   await page.goto(at("objects?ref=main&path=by-continent/&search=LAKES"));
-  await says(page, "No path below by-continent/ has “LAKES” in it");
+  await says(page, "No path below by-continent/ contains “LAKES”");
 }
 
 /** Files and folders are dropped on the list, as from the desktop. */
@@ -207,9 +207,9 @@ export async function dropping({ page, context, at, lake }) {
   await page.goto(at("objects?ref=v1"));
   await settled(page);
   await page.getByRole("button", { name: "Upload" }).click();
-  await says(page, "Only branches take uploads");
+  await says(page, "Pick a branch to upload to");
   for (const type of ["dragEnter", "dragOver", "drop"]) await drag(type);
-  await page.getByRole("status").getByText("Only branches take uploads").waitFor();
+  await page.getByRole("status").getByText("Pick a branch to upload to").waitFor();
 }
 
 export async function previews({ page, at }) {
@@ -224,7 +224,7 @@ export async function previews({ page, at }) {
   for (const [isNumber, side] of sides) assert.equal(side === "right", isNumber, String(sides));
   await show("stations.csv", "Station 12", "40 rows");
   await show("events.jsonl", "drought", "120 rows", "0 … 36");
-  const bars = page.getByLabel("How often values of the file occur, from 0 to 36").locator("rect");
+  const bars = page.getByLabel("Histogram of the file, from 0 to 36").locator("rect");
   const heights = () => bars.evaluateAll((all) => all.map((each) => each.getAttribute("height")));
   const before = await heights();
   await button(page, "Next").click();
@@ -234,12 +234,12 @@ export async function previews({ page, at }) {
   await show("analysis.ipynb", "370.62");
   await show("notes.txt", "metres above the sea");
   await show("README.md", "A sample repository");
-  await says(page, "Say what is in here"); // the commit that last changed it
+  await says(page, "Add a README"); // the commit that last changed it
   await show("broken.parquet", "It cannot be read as parquet");
   await show("picture.png");
   await page.waitForFunction(() => document.querySelector(".preview img")?.naturalWidth === 1);
   await page.goto(at("object?ref=main&path=not-there.csv"));
-  await says(page, "There is no such object");
+  await says(page, "Object not found");
 }
 
 export async function changes({ page, at }) {
@@ -251,13 +251,13 @@ export async function changes({ page, at }) {
   await page.getByRole("link", { name: "mistake.txt" }).waitFor({ state: "detached" });
   await page.getByText("new.txt").waitFor();
   await button(page, "Commit").click();
-  await says(page, "Say what the commit changes");
+  await says(page, "Enter a message");
   await field(page, "Message").fill("From the page");
   await button(page, "Add metadata").click();
   await field(page, "Name").fill("team");
   await field(page, "Value").fill("pages");
   await dialog(page).getByRole("button", { name: "Commit" }).click();
-  await says(page, "Nothing is uncommitted");
+  await says(page, "No uncommitted changes");
   await button(page, "Commit").click();
   await field(page, "Message").fill("Nothing");
   await dialog(page).getByRole("button", { name: "Commit" }).click();
@@ -276,7 +276,7 @@ export async function history({ page, at, lake }) {
   await page.getByLabel("Message, author or id").fill("depths");
   await page.getByRole("link", { name: "Add seven lakes" }).waitFor({ state: "detached" });
   await page.getByLabel("Message, author or id").fill("nobody wrote this");
-  await says(page, "No commit has");
+  await says(page, "No commit matches");
   // Those that are not loaded yet are looked at too.
   await page.route(/\/commits\?/, (route) => route.continue({ url: route.request().url().replace("amount=100", "amount=2") }));
   await page.reload();
@@ -286,17 +286,17 @@ export async function history({ page, at, lake }) {
   await page.goto(at(`commits/${lake.commit}`));
   await compareRows(page);
   await says(page, "3 rows added");
-  await page.getByLabel("Rows that differ").getByText("Station 43").waitFor();
+  await page.getByLabel("Changed rows").getByText("Station 43").waitFor();
   const [answer] = await Promise.all([
     page.waitForResponse((each) => each.url().includes("keys=id&keys=name")),
     page.locator(".rows-of").getByLabel("name", { exact: true }).click(),
   ]);
   assert.equal(answer.status(), 200);
   await button(page, "Branch from here").click();
-  await field(page, "Name of the branch").fill("main");
+  await field(page, "Branch name").fill("main");
   await button(page, "Create branch").click();
   await says(page, "already exists");
-  await field(page, "Name of the branch").fill("from-a-commit");
+  await field(page, "Branch name").fill("from-a-commit");
   await button(page, "Create branch").click();
   await page.waitForURL(/ref=from-a-commit/);
   for (const [name, message] of [["Revert", "Revert"], ["Cherry-pick", "Three new stations"]]) {
@@ -359,13 +359,13 @@ export async function branchesAndTags({ page, at }) {
 export async function largeTables({ page, at }) {
   await page.goto(at("compare?ref=main&compare=shrunk"));
   await button(page, "Compare rows").click();
-  await says(page, "The tables were not compared as a whole");
+  await says(page, "Comparison is incomplete");
   await says(page, "25,000 rows → 24,000 rows");
   await says(page, "at least 1,000 rows removed");
   await says(page, "Version before: 20,000 of 25,000 rows read.");
-  await says(page, "No single row can be shown");
+  await says(page, "No rows to show");
   assert.equal(await page.getByText("Key columns").count(), 0);
-  assert.equal(await page.getByText("Same rows").count(), 0);
+  assert.equal(await page.getByText("No row differences").count(), 0);
 }
 
 export async function compareAndMerge({ page, at, lake }) {
@@ -376,14 +376,14 @@ export async function compareAndMerge({ page, at, lake }) {
     assert.equal(await page.getByRole("cell", { name: "Station 9" }).count(), 0);
   }
   await page.goto(at("compare"));
-  await says(page, "Choose what to compare");
+  await says(page, "Choose refs to compare");
   assert(await button(page, "Merge").isDisabled());
   await page.goto(at("compare?ref=main&compare=other-side"));
   await page.getByRole("link", { name: "conflict.txt" }).waitFor();
   await button(page, "Merge").click();
   await dialog(page).getByRole("button", { name: "Merge" }).click();
-  await says(page, "Both sides changed 1 path");
-  await page.getByText("1 conflict: both sides changed these").waitFor();
+  await says(page, "1 conflicting object");
+  await page.getByText("1 conflict", { exact: true }).waitFor();
   await dialog(page).locator("select").selectOption("source-wins");
   await dialog(page).getByRole("button", { name: "Merge" }).click();
   await says(page, "has all commits of other-side");
@@ -400,7 +400,7 @@ export async function pullRequests({ page, at, lake }) {
   await says(page, "Choose the branch to merge");
   await page.getByRole("button", { name: "From: choose" }).click();
   await page.locator(".picker .list").getByRole("button", { name: "proposal" }).click();
-  await says(page, "Give it a title");
+  await says(page, "Enter a title");
   assert(await dialog(page).getByRole("button", { name: "Open", exact: true }).isDisabled());
   await field(page, "Title").fill("From the page");
   await dialog(page).getByRole("button", { name: "Open", exact: true }).click();
@@ -412,7 +412,7 @@ export async function pullRequests({ page, at, lake }) {
   await button(page, "Merge").click();
   await page.getByText("merged", { exact: true }).waitFor();
   await page.goto(at(`pulls/${lake.conflicting_pull}`));
-  await says(page, "It cannot be merged as it is");
+  await says(page, "This pull request has conflicts");
   assert(await button(page, "Merge").isDisabled());
 }
 
@@ -423,14 +423,14 @@ export async function actions({ page, at }) {
   await says(page, "a level is below the bed");
   // The commit that it refused says so, and nothing is begun from it.
   await page.getByLabel("About this run").getByRole("link").click();
-  await says(page, "Refused by a hook, on no branch");
+  await says(page, "Refused by a hook; not on any branch");
   await says(page, "Refused by pre-commit hook 'above-the-bed' of action 'levels'");
   for (const name of ["Branch from here", "Revert", "Cherry-pick"]) assert(await button(page, name).isDisabled(), name);
   const refused = new URL(page.url()).pathname.split("/").pop();
   await page.goto(at(`commits?ref=${refused}`));
   await page.getByText("refused", { exact: true }).waitFor();
   await page.goto(at("actions"));
-  await page.getByLabel("Runs on branch").fill("no-such-branch");
+  await page.getByLabel("Filter by branch").fill("no-such-branch");
   await says(page, "No runs for no-such-branch");
   await page.goto(at("changes?ref=checked"));
   await button(page, "Commit").click();
@@ -443,7 +443,7 @@ export async function actions({ page, at }) {
     await route.fulfill({ response: answer, body: (await answer.text()).replace('content="actions ', 'content="') });
   });
   await page.goto(at("actions"));
-  await says(page, "Actions are turned off on this server");
+  await says(page, "Actions are disabled on this server");
 }
 
 /** Somebody commits; somebody else watches what the hook prints, while it goes on. */
@@ -467,12 +467,12 @@ export async function watching({ page, context, at }) {
   await other.getByText("the gate is open").waitFor();
   await other.getByText("running", { exact: true }).first().waitFor({ state: "detached" });
   await other.getByText("completed", { exact: true }).first().waitFor();
-  await says(page, "Nothing is uncommitted");
+  await says(page, "No uncommitted changes");
   await page.goto(at("changes?ref=gate"));
   await page.getByRole("link", { name: "gate.txt" }).waitFor();
   await button(page, "Discard all").click();
   await dialog(page).getByRole("button", { name: "Discard all" }).click();
-  await says(page, "Nothing is uncommitted");
+  await says(page, "No uncommitted changes");
 }
 
 /** Wait until the server says that a run goes on: the commit that starts it has only been asked for. */
@@ -488,44 +488,44 @@ async function untilRunning(context, url) {
 /** Garbage collection: the figures of a run, what is due, and rules that are set and taken away. */
 export async function garbage({ page, at }) {
   await page.goto(at("settings/retention"));
-  await says(page, "As of the run that began");
+  await says(page, "As of the run that started");
   await page.getByRole("row", { name: /done/ }).first().waitFor();
-  await says(page, "all commits are kept");
+  await says(page, "all commits are retained");
   await button(page, "Edit rules").click();
   const save = dialog(page).getByRole("button", { name: "Save" });
-  await field(page, "Keep commits for (days)").fill("0");
-  await says(page, "Give a number of days");
+  await field(page, "Retain commits for (days)").fill("0");
+  await says(page, "Enter a number of days");
   assert(await save.isDisabled());
-  await field(page, "Keep commits for (days)").fill("30");
-  await field(page, "Other numbers for some branches").fill("main");
+  await field(page, "Retain commits for (days)").fill("30");
+  await field(page, "Exceptions by branch").fill("main");
   await says(page, "“main” is not a branch and a number of days");
   assert(await save.isDisabled());
-  await field(page, "Other numbers for some branches").fill("main 90\nmain 60");
+  await field(page, "Exceptions by branch").fill("main 90\nmain 60");
   await save.click();
   await dialog(page).getByRole("alert").waitFor();
-  await field(page, "Other numbers for some branches").fill("main 90\nexp-* 7");
+  await field(page, "Exceptions by branch").fill("main 90\nexp-* 7");
   await save.click();
   await says(page, "90 days");
   await page.reload();
   await says(page, "7 days");
-  await button(page, "Which commits are due?").click();
+  await button(page, "Preview expiry").click();
   await says(page, "would mark 0 and expire 0");
   await button(page, "Edit rules").click();
   await button(page, "Remove all rules").click();
-  await says(page, "all commits are kept");
+  await says(page, "all commits are retained");
 }
 
 export async function settings({ page, at, lake }) {
   await page.goto(at("settings"));
-  await page.getByLabel("Branches that match").fill("release-*");
+  await page.getByLabel("Branch pattern").fill("release-*");
   await button(page, "Protect").click();
   await page.getByText("release-*", { exact: true }).waitFor();
-  await page.getByLabel("Branches that match").fill("release-*");
-  await says(page, "There is a rule for release-* already");
+  await page.getByLabel("Branch pattern").fill("release-*");
+  await says(page, "A rule for release-* already exists");
   await button(page, "Remove release-*").click();
-  await says(page, "Strict: the action files of a branch's head judge what takes its place, too.");
+  await says(page, "Strict: a change must also pass the hooks of the branch's current head.");
   await button(page, "Make hooks not strict").click();
-  await says(page, "Whoever may change these files can remove a gate.");
+  await says(page, "Users who can change action files can disable hooks.");
   await button(page, "Make hooks strict").click();
   await button(page, "Make hooks not strict").waitFor();
   await button(page, "Add metadata").click();
@@ -536,22 +536,22 @@ export async function settings({ page, at, lake }) {
   await page.reload();
   assert.equal(await field(page, "Value").inputValue(), "hydrology");
   await button(page, "Delete").click();
-  await field(page, `Type ${lake.repository} to go on`).fill("something else");
+  await field(page, `Type ${lake.repository} to confirm`).fill("something else");
   assert(await dialog(page).getByRole("button", { name: "Delete" }).isDisabled());
   await page.goto(at("settings/retention"));
-  await says(page, "all commits are kept");
+  await says(page, "all commits are retained");
   await says(page, "No unfinished uploads");
 }
 
 export async function imports({ page, at, lake }) {
   await page.goto(at("import"));
-  await field(page, "Where it is").fill("gs://elsewhere/x");
-  await says(page, "It must lie in this server's storage");
+  await field(page, "Source").fill("gs://elsewhere/x");
+  await says(page, "Must be in this server's storage");
   assert(await button(page, "Import").isDisabled());
-  await field(page, "Where it is").fill(lake.importable);
-  await says(page, "Give the commit a message");
+  await field(page, "Source").fill(lake.importable);
+  await says(page, "Enter a commit message");
   await field(page, "Destination").fill("imported/");
-  await field(page, "Message of the commit").fill("From elsewhere");
+  await field(page, "Commit message").fill("From elsewhere");
   await button(page, "Import").click();
   await page.getByText("done", { exact: true }).waitFor();
   await page.getByRole("link", { name: "Objects on main" }).click();
@@ -563,9 +563,9 @@ export async function imports({ page, at, lake }) {
     return route.fulfill({ response: answer, json: { ...(await answer.json()), completed: false, commit: undefined } });
   });
   await page.goto(at("import"));
-  await field(page, "Where it is").fill(lake.importable);
+  await field(page, "Source").fill(lake.importable);
   await field(page, "Destination").fill("imported-again/");
-  await field(page, "Message of the commit").fill("Once more");
+  await field(page, "Commit message").fill("Once more");
   await button(page, "Import").click();
   await page.getByText("running", { exact: true }).waitFor();
   await page.getByRole("progressbar", { name: "Import" }).waitFor();
@@ -584,14 +584,14 @@ export async function administration({ page, lake }) {
   await page.waitForURL(/reader-of-pages/);
   await says(page, "Without keys, reader-of-pages cannot log in");
   await button(page, "Create keys").click();
-  await says(page, "never again");
+  await says(page, "shown only once");
   await page.keyboard.press("Escape");
   await page.getByRole("button", { name: /^Delete AKIA/ }).waitFor();
   await page.getByRole("region", { name: "Policies", exact: true }).getByRole("button", { name: "Add" }).click();
   await dialog(page).locator("select").selectOption("FSReadAll");
   await dialog(page).getByRole("button", { name: "Add" }).click();
   await page.getByRole("link", { name: "FSReadAll" }).first().waitFor();
-  const inEffect = page.getByLabel("Policies in effect");
+  const inEffect = page.getByLabel("Effective policies");
   await inEffect.getByRole("link", { name: "FSReadAll" }).waitFor();
   await page.getByRole("region", { name: "Groups", exact: true }).getByRole("button", { name: "Add" }).click();
   await dialog(page).locator("select").selectOption("Viewers");
@@ -605,7 +605,7 @@ export async function administration({ page, lake }) {
   await button(page, "Create policy").click();
   await field(page, "Name").fill("from-the-page");
   await field(page, "Statements").fill("[{");
-  await says(page, "This is not JSON");
+  await says(page, "Invalid JSON");
   await field(page, "Statements").fill('[{"effect": "perhaps", "action": ["fs:*"], "resource": "*"}]');
   await says(page, 'effect must be "allow" or "deny"');
   assert(await button(page, "Create").isDisabled());
@@ -614,7 +614,7 @@ export async function administration({ page, lake }) {
   await page.waitForURL(/policies\/from-the-page/);
   await page.goto(`${lake.endpoint}/auth/groups`);
   await button(page, "Create group").click();
-  await says(page, "Give it a name");
+  await says(page, "Enter a name");
   await field(page, "Name").fill("Admins");
   await button(page, "Create").click();
   await says(page, "Already exists");
@@ -636,7 +636,7 @@ export async function readerIsRefused({ page, context, at, lake }) {
   await page.waitForURL(/\/repositories/);
   const refused = async (address, name, permission) => {
     await page.goto(address);
-    const found = page.getByRole("button", { name, exact: true, disabled: true }).and(page.locator(`[title*="it takes ${permission}"]`));
+    const found = page.getByRole("button", { name, exact: true, disabled: true }).and(page.locator(`[title*="the permission ${permission}"]`));
     await found.first().waitFor();
   };
   await refused(at(`changes?ref=${lake.branch}`), "Commit", "fs:CreateCommit");
@@ -648,13 +648,13 @@ export async function readerIsRefused({ page, context, at, lake }) {
   await refused(at("settings/retention"), "Edit rules", "retention:SetGarbageCollectionRules");
   await refused(`${lake.endpoint}/auth/credentials`, "Create keys", "auth:CreateCredentials");
   await page.goto(at("import"));
-  await says(page, "You may not: it takes fs:CreateCommit");
+  await says(page, "Requires the permission fs:CreateCommit");
   // Whether a name that is still to be chosen is allowed, the server says when it is asked.
   await page.goto(at("branches"));
   await button(page, "Create branch").click();
   await field(page, "Name").fill("mine");
   await button(page, "Create").click();
-  await says(page, "You may not do this");
+  await says(page, "Permission denied");
   await says(page, "fs:CreateBranch");
   await page.goto(at(`pulls/${lake.pull}`));
   await says(page, "pr:ReadPullRequest");

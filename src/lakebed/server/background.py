@@ -42,11 +42,11 @@ _LOOK_SECONDS: Final = 1.0
 _RECLAIM_LOOK_SECONDS: Final = 15.0
 _LOOK_SECONDS_AFTER_FAILURE: Final = 15.0
 _RUNS: Final = Counter(
-    "lakebed_background_runs", "Passes of background tasks, by outcome", ["task", "outcome"]
+    "lakebed_background_runs", "Runs of background tasks, by outcome", ["task", "outcome"]
 )
 _LAST_SUCCESS: Final = Gauge(
     "lakebed_background_last_success_timestamp_seconds",
-    "When a pass of a background task last ended well",
+    "End of the last successful run of a background task",
     ["task"],
     multiprocess_mode="mostrecent",
 )
@@ -105,7 +105,7 @@ def check_storage(services: Services) -> None:
             lambda: next((each.namespace for each in repositories), None),
         )
     except BlockError as error:
-        _LOGGER.error("the storage cannot be used: %s", error)  # noqa: TRY400 - settings are wrong
+        _LOGGER.error("cannot use the storage: %s", error)  # noqa: TRY400 - settings are wrong
 
 
 def main(settings: ServerSettings, link: Connection) -> None:
@@ -174,7 +174,11 @@ def _open(settings: ServerSettings) -> Services | None:
         return open_services(settings)
     except LakebedError as error:
         # The database may be temporarily unavailable; the workers wait for it too.
-        _LOGGER.warning("cannot clean up: %s: %s", error.kind, logs.cause_of(error))
+        _LOGGER.warning(
+            "cannot open the database or the storage; retrying: %s: %s",
+            error.kind,
+            logs.cause_of(error),
+        )
         return None
 
 

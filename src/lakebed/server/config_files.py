@@ -26,7 +26,7 @@ _EXPECTED: Final = {
     str: "a text",
     Path: "a path",
     tuple[str, ...]: "a list of texts",
-    dict[str, tuple[str, ...]]: "names with lists of texts",
+    dict[str, tuple[str, ...]]: "a mapping of names to lists of texts",
 }
 
 # Truncate: a few lines of YAML with aliases can expand to gigabytes.
@@ -103,13 +103,13 @@ class _Sources:
         try:
             content = yaml.safe_load(file.read_text())
         except (OSError, UnicodeDecodeError) as error:
-            reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+            reason = error.strerror if isinstance(error, OSError) else "not UTF-8"
             raise SettingsError([f"cannot read {file}: {reason}"]) from error
         except Exception as error:  # noqa: BLE001 - odd values make the library fail in many ways
             # Omit the parser's message, which quotes the line: it may contain a secret.
             mark = getattr(error, "problem_mark", None)
             where = f", line {mark.line + 1}" if mark else ""
-            raise SettingsError([f"{file}{where}: this is not YAML"]) from None
+            raise SettingsError([f"{file}{where}: not valid YAML"]) from None
         if not isinstance(content, dict | None):
             raise SettingsError([f"{file}: expected sections like `listen:` with settings in them"])
         self._add_section("", content or {}, str(file))
@@ -125,7 +125,7 @@ class _Sources:
                 self._given[variables[name]] = _Given(value, f"variable {name}", is_text=True)
             else:
                 hint = _hint(name, variables, separator="__")
-                self._problems.append(f"there is no variable {name}{hint}")
+                self._problems.append(f"unknown variable {name}{hint}")
 
     def add_flags(self, flags: Mapping[str, object]) -> None:
         for key, value in flags.items():
@@ -149,7 +149,7 @@ class _Sources:
                 self._add_section(f"{key}.", value, origin)
             elif not is_section:
                 hint = _hint(key, self._leaves, separator=".")
-                self._problems.append(f"{origin}: there is no setting {key}{hint}")
+                self._problems.append(f"{origin}: unknown setting {key}{hint}")
             elif value:
                 self._problems.append(f"{origin}: {key} is a section: settings belong below it")
 

@@ -55,7 +55,7 @@ class HookCalls:
 
     def caller(self, event: HookEvent) -> Caller:
         """Return the API caller for the hooks of an event."""
-        assert self._services is not None, "calls are attached before operations are asked for"
+        assert self._services is not None, "attach must be called first"
         return _Caller(self._services, self._application, event)
 
     def _application(self) -> WSGIApplication:
@@ -81,7 +81,7 @@ class _Caller:
         """See `Caller.call`."""
         try:
             if name == "create_tag" and self.depth >= DEPTH_MAX:
-                raise ValueError(f"hooks call hooks, more than {DEPTH_MAX} deep")  # noqa: TRY301
+                raise ValueError(f"hooks are nested more than {DEPTH_MAX} deep")  # noqa: TRY301
             identity = self._identity()
             self._check_repository(str(arguments.get("repository", "")))
             environ = _environ(name, dict(arguments), identity, self._client)
@@ -177,7 +177,7 @@ def _answer(application: WSGIApplication, environ: dict[str, object]) -> tuple[i
         for chunk in chunks:
             found += chunk
             if len(found) > OBJECT_BYTES_MAX:
-                text = f"the answer has more than {OBJECT_BYTES_MAX} bytes"
+                text = f"the answer is larger than {OBJECT_BYTES_MAX} bytes"
                 return 413, json.dumps({"message": text}).encode()
     finally:
         close = getattr(chunks, "close", None)

@@ -77,8 +77,8 @@ def about_garbage(settings: ServerSettings) -> str:
     gc, reclaim = settings.gc, settings.reclaim
     seconds = gc.min_age_seconds + gc.skew_seconds + gc.gap_seconds + reclaim.interval_seconds
     return (
-        f"What nothing refers to any more is deleted within {seconds / 60:g} minutes, and not"
-        f" before it is {gc.min_age_seconds / 60:g} minutes old."
+        f"Unreferenced objects are garbage-collected within {seconds / 60:g} minutes, at an age of"
+        f" {gc.min_age_seconds / 60:g} minutes or more."
     )
 
 

@@ -23,7 +23,7 @@ _DEPTHS_M: Final = [1_642, 92, 230, 288, 1_470, 281, 106]
 _README: Final = """# A sample repository
 
 `lakes.parquet` is a table of lakes; `by-continent/` has the same rows as CSV, a file a continent.
-The branch `add-depths` has a column more. Look at what it changes, then merge it:
+The branch `add-depths` has one more column. Show its changes, then merge it:
 
     lakebed diff lakefs://{repository}/{main} lakefs://{repository}/add-depths
     lakebed merge lakefs://{repository}/add-depths lakefs://{repository}/{main}
@@ -37,20 +37,20 @@ def add_sample(catalog: Catalog, repository: Repository, *, committer: str) -> N
     filler = _Filler(catalog, repository, committer)
     readme = _README.format(repository=repository.id, main=main)
     filler.put(main, "README.md", readme.encode(), "text/markdown")
-    filler.commit(main, "Say what is in here")
+    filler.commit(main, "Add a README")
     filler.put(main, "lakes.parquet", _parquet(table), "application/vnd.apache.parquet")
     filler.commit(main, "Add seven lakes", source="general knowledge")
     for continent in sorted(set(_LAKES["continent"])):
         rows = table.filter(pa.compute.equal(table["continent"], continent))
         name = str(continent).lower().replace(" ", "-")
         filler.put(main, f"by-continent/{name}.csv", _csv(rows), "text/csv")
-    filler.commit(main, "The same by continent")
+    filler.commit(main, "Add files by continent")
     catalog.ref_changes.create_tag(repository.id, TAG, main)
     catalog.ref_changes.create_branch(repository.id, BRANCH, main)
     deeper = table.append_column("depth_m", pa.array(_DEPTHS_M))
     branch = BranchID(BRANCH)
     filler.put(branch, "lakes.parquet", _parquet(deeper), "application/vnd.apache.parquet")
-    filler.commit(branch, "Add how deep they are")
+    filler.commit(branch, "Add depths")
 
 
 class _Filler:

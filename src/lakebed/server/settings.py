@@ -380,9 +380,9 @@ def _problems(settings: ServerSettings) -> Iterator[str]:
     yield from _network_problems("hooks.allowed_networks", settings.hooks.allowed_networks)
     for name, command in settings.hooks.commands.items():
         if not command:
-            yield f"hooks.commands.{name} is empty: name a program, and its first arguments"
+            yield f"hooks.commands.{name} is empty: give a program and its first arguments"
     if settings.metrics.key is not None and len(settings.metrics.key) < SECRET_KEY_LENGTH_MIN:
-        yield f"metrics.key needs {SECRET_KEY_LENGTH_MIN} characters or more"
+        yield f"metrics.key is too short: use at least {SECRET_KEY_LENGTH_MIN} characters"
     try:
         check_url(settings.database.url)
     except LakebedError as error:
@@ -396,8 +396,8 @@ def _problems(settings: ServerSettings) -> Iterator[str]:
         yield "auth: set secret_key or secret_key_file, not both"
     if settings.gc.versions == "delete" and settings.blockstore.type in {"azure", "gcs"}:
         yield (
-            f"gc.versions is delete, and versions can be deleted on S3 only (blockstore.type is"
-            f" {settings.blockstore.type}): set it to keep, and let a lifecycle rule delete them"
+            "gc.versions is delete, which needs S3 (blockstore.type is"
+            f" {settings.blockstore.type}): set it to keep, and delete versions by a lifecycle rule"
         )
     yield from _time_problems(settings)
 
@@ -406,7 +406,7 @@ def _listen_problems(listen: ListenSettings) -> Iterator[str]:
     if not 1 <= listen.port <= _PORT_MAX:
         yield f"listen.port is {listen.port}: use 1 to {_PORT_MAX}"
     if (listen.tls_certificate is None) != (listen.tls_key is None):
-        yield "listen: set tls_certificate and tls_key, or neither of them"
+        yield "listen: set both tls_certificate and tls_key, or neither"
     if not _ORIGIN.fullmatch(listen.objects_origin or "https://unset"):
         yield (
             f"listen.objects_origin is {listen.objects_origin!r}: write it as"
@@ -421,7 +421,7 @@ def _network_problems(key: str, networks: Iterable[str]) -> Iterator[str]:
         except ValueError:
             yield (
                 f"{key}: {network!r} is not an address or a network: write it as"
-                " 10.1.2.3 or 10.0.0.0/8, with no bits set behind the mask"
+                " 10.1.2.3 or 10.0.0.0/8, without bits set beyond the mask"
             )
 
 
@@ -431,7 +431,7 @@ def _layout_problems(settings: ServerSettings, file: Path | None) -> Iterator[st
         return
     url, root = settings.database.url, settings.blockstore.local.root.resolve()
     own = {
-        "the file of settings": file,
+        "the settings file": file,
         "database.url": embedded_path(url),
         "auth.secret_key_file": settings.auth.secret_key_file,
         "logging.file": settings.logging.file,
@@ -440,8 +440,8 @@ def _layout_problems(settings: ServerSettings, file: Path | None) -> Iterator[st
     for key, path in own.items():
         if path is not None and path.resolve().is_relative_to(root):
             yield (
-                f"blockstore.local.root: {root} holds {path} ({key}), which users could read and"
-                " replace as an object: give objects a folder of their own"
+                f"blockstore.local.root: {root} contains {path} ({key}), which users could read and"
+                " replace as an object: use a separate folder for objects"
             )
 
 
@@ -466,8 +466,8 @@ def _umask_problems(settings: ServerSettings) -> Iterator[str]:
     umask = settings.processes.umask
     if not _UMASK.fullmatch(umask) or int(umask, 8) & 0o700:
         yield (
-            f'processes.umask is "{umask}": use octal digits in quotes that leave the user all'
-            ' permissions, as in "077"'
+            f'processes.umask is "{umask}": use octal digits in quotes that keep all permissions of'
+            ' the user, as in "077"'
         )
 
 

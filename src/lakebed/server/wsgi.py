@@ -44,8 +44,8 @@ def make_application(config: str | None = None) -> WSGIApplication:
 def _check(settings: ServerSettings) -> None:
     if settings.one_process:
         raise CannotStart(
-            "only one process can use this database (database.url): start the server with"
-            " `lakebed run`, or use a database that processes share"
+            "the database (database.url) allows only one process: start the server with"
+            " `lakebed run`, or use another database"
         )
     if settings.listen.tls_certificate is not None:
         raise CannotStart(

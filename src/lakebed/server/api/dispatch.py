@@ -250,17 +250,17 @@ def _read_query(text: str, query: type[msgspec.Struct], lists: frozenset[str]) -
     try:
         for name, value in _parameters(text):
             if "\x00" in name or "\x00" in value:
-                raise BadRequest("the query must not have a NUL character in it")
+                raise BadRequest("the query contains a NUL character")
             if name in lists:
                 values.setdefault(name, []).append(value)
             else:
                 values[name] = value
     except UnicodeDecodeError:
-        raise BadRequest("the query has bytes that are not UTF-8") from None
+        raise BadRequest("the query is not UTF-8") from None
     try:
         return msgspec.convert(values, query, strict=False)
     except msgspec.ValidationError as error:
-        raise BadRequest(f"in the query: {error}") from None
+        raise BadRequest(f"invalid query: {error}") from None
 
 
 def _parameters(text: str) -> Iterator[tuple[str, str]]:
@@ -279,9 +279,9 @@ def _decode(decode: Callable[[bytes], Any], text: bytes) -> Any:
     try:
         return decode(text)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise BadRequest(f"in the body: {error}") from None
+        raise BadRequest(f"invalid body: {error}") from None
     except RecursionError:
-        raise BadRequest("in the body: lists and objects are nested too deeply") from None
+        raise BadRequest("invalid body: lists and objects are nested too deeply") from None
 
 
 # Answers

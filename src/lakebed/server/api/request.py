@@ -49,7 +49,7 @@ class ApiRequest:
     @property
     def identity(self) -> Identity:
         """The authenticated user."""
-        assert self.signed_in is not None, "nobody is signed in: the operation is open to anyone"
+        assert self.signed_in is not None, "the operation requires no authentication"
         return self.signed_in
 
     def authorize(self, action: str, resource: str) -> None:
@@ -86,7 +86,7 @@ def one_of(value: str, allowed: Iterable[str], what: str) -> str:
     known = list(allowed)
     if value not in known:
         choices = ", ".join(f"'{each}'" for each in known)
-        raise BadRequest(f"{what} is '{value}', and must be one of {choices}")
+        raise BadRequest(f"invalid {what} '{value}': use one of {choices}")
     return value
 
 
@@ -99,7 +99,7 @@ def as_key(path: str, what: str = "path") -> bytes:
     if not path:
         raise BadRequest(f"{what} must not be empty")
     if "\x00" in path:
-        raise BadRequest(f"{what} must not have a NUL character in it")
+        raise BadRequest(f"{what} contains a NUL character")
     try:
         return path.encode()
     except UnicodeEncodeError:

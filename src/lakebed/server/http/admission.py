@@ -198,7 +198,7 @@ class FairPool:
             self._leave_line(waiting)
             self._serve()  # it may have blocked smaller requests
             reason = self._reason(waiting.holder, waiting.amount)
-        raise self._refusal(f"{reason} (this one waited for {self._room.seconds:g} seconds)")
+        raise self._refusal(f"{reason} (this request waited {self._room.seconds:g} seconds)")
 
     def _serve(self) -> None:
         """Give the free units to waiting requests, round-robin over the queues."""
@@ -251,13 +251,13 @@ class FairPool:
         full = self._full_share(holder, amount)
         if full is None:
             return (
-                f"the server is busy: {self._used} of its {self._capacity} {self._what} are taken;"
+                f"the server is busy: {self._used} of {self._capacity} {self._what} are in use;"
                 " try again soon"
             )
-        whose = "those who are not signed in" if full == STRANGERS else "yours"
+        whose = "unauthenticated clients" if full == STRANGERS else "yours"
         return (
-            f"the server is busy with other requests of {whose}: they hold {self._held[full]} of"
-            f" its {self._capacity} {self._what}; try again when some have ended"
+            f"the server is busy with other requests of {whose}, which hold {self._held[full]} of"
+            f" {self._capacity} {self._what}; try again when some have ended"
         )
 
 
@@ -283,7 +283,7 @@ class Admission:
         self._sign_ins = _slots("sign-ins", limits.sign_in_slots, room)
         self._memory = FairPool(
             _LARGEST_AT_ONCE * limits.json_bytes_max,
-            "bytes for the bodies of requests",
+            "bytes of memory for request bodies",
             room,
             refusal=partial(_refuse, "memory"),
         )

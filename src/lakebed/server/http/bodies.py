@@ -56,7 +56,7 @@ class BodyTooLarge(BodyError):
     kind = "body_too_large"
 
     def __init__(self, bytes_max: int) -> None:
-        super().__init__(f"the body is larger than the {bytes_max} bytes that may be sent here")
+        super().__init__(f"the body is larger than the limit of {bytes_max} bytes")
 
 
 class BodyTooSlow(BodyError):
@@ -103,7 +103,7 @@ class Body:
         text: str = environ.get("CONTENT_LENGTH") or ""
         if text and not (text.isascii() and text.isdigit() and len(text) <= _LENGTH_DIGITS_MAX):
             raise MalformedBody(
-                f"the Content-Length {text[:40]!r} is not the number of bytes of a body"
+                f"invalid Content-Length {text[:40]!r}: send the number of bytes of the body"
             )
         self.length: Final = int(text) if text else None
         """The announced number of bytes, or None if not announced."""
@@ -177,8 +177,8 @@ class Body:
                 self._patience += len(chunk) / self._rate_min - (now - begun)
                 if self._patience < 0:
                     raise BodyTooSlow(
-                        f"the body comes too slowly: {self.received + len(chunk)} bytes so far;"
-                        f" send {self._rate_min:g} bytes a second or more"
+                        f"the body arrives too slowly: {self.received + len(chunk)} bytes so far;"
+                        f" send at least {self._rate_min:g} bytes/s"
                     )
                 self._patience = min(self._patience, PATIENCE_SECONDS)
             self.received += len(chunk)

@@ -133,8 +133,8 @@ def check_cookie(environ: WSGIEnvironment) -> None:
     if environ["REQUEST_METHOD"] in _SAFE_METHODS or sender_of(environ) is Sender.OWN_PAGE:
         return
     raise ForeignPage(
-        "a request with the cookie of a login must come from a page of this server, and"
-        f" {_seen(environ)}; programs send their keys or a token in the header Authorization"
+        "a request with the login cookie must come from a page of this server;"
+        f" {_seen(environ)}; programs authenticate by the header Authorization"
     )
 
 
@@ -156,8 +156,8 @@ def check_page(environ: WSGIEnvironment) -> None:
     """
     if sender_of(environ) is Sender.OTHER_PAGE:
         raise ForeignPage(
-            f"a browser sent this request for a page of another origin: {_seen(environ)};"
-            " a page that shall use the API from elsewhere needs a token (Authorization: Bearer)"
+            f"cross-origin requests are refused: {_seen(environ)};"
+            " pages of other origins need a token (Authorization: Bearer)"
         )
 
 
@@ -232,25 +232,25 @@ class BrowserGuard:
         if is_object and not _is_own(self._objects_origin, environ):
             raise WrongOrigin(f"objects are served at {self._objects_origin}")
         if not is_object and _is_own(self._objects_origin, environ):
-            raise WrongOrigin(f"{self._objects_origin} serves objects and nothing else")
+            raise WrongOrigin(f"{self._objects_origin} serves only objects")
 
     def _suspicion(self, environ: WSGIEnvironment) -> BrowserRefused | None:
         """Return why a server with well-known keys refuses a request, or None if it does not."""
         host = environ.get("HTTP_HOST")
         if host is not None and not self._read_host(host):
             return ForeignHost(
-                f"this server has keys that everyone knows, so it answers to names of this machine"
-                f" only, as http://localhost, and not to {_shown(host)}"
+                f"the host {_shown(host)} is refused, because this server accepts the well-known"
+                " keys: use a name of this machine, as http://localhost"
             )
         if sender_of(environ) is Sender.OTHER_PAGE and not self._is_link(environ):
             return ForeignPage(
-                "this server has keys that everyone knows, so it takes no requests from pages of"
-                f" other origins: {_seen(environ)}"
+                "cross-origin requests are refused, because this server accepts the well-known"
+                f" keys: {_seen(environ)}"
             )
         if _is_navigation(environ) and _has_password(environ):
             return KeysInURL(
-                "this server has keys that everyone knows, so it takes none from the address line"
-                " of a browser: open the address without them"
+                "URLs with keys are refused, because this server accepts the well-known keys: open"
+                " the URL without keys"
             )
         return None
 
@@ -326,15 +326,15 @@ def _read_place(text: str, default_port: int) -> tuple[str, int] | None:
 
 
 def _seen(environ: WSGIEnvironment) -> str:
-    """Return what a request says about where it comes from."""
+    """Return the origin that a request's headers name."""
     for key, name in (
         ("HTTP_ORIGIN", "Origin"),
         ("HTTP_REFERER", "Referer"),
         ("HTTP_SEC_FETCH_SITE", "Sec-Fetch-Site"),
     ):
         if key in environ:
-            return f"this one has {name}: {_shown(environ[key])}"
-    return "this one does not say (Origin, Sec-Fetch-Site)"
+            return f"this request has {name}: {_shown(environ[key])}"
+    return "this request names none (Origin, Sec-Fetch-Site)"
 
 
 def _shown(value: str) -> str:
@@ -345,7 +345,7 @@ def _shown(value: str) -> str:
 
 _KIND: Final = "bad_request"
 _REFUSED: Final = (
-    b'{"message":"the path of the request is not UTF-8, or holds a NUL","kind":"bad_request"}'
+    b'{"message":"the path of the request is not UTF-8, or contains a NUL","kind":"bad_request"}'
 )
 _HEADERS: Final = [("Content-Type", "application/json"), ("Content-Length", str(len(_REFUSED)))]
 

@@ -61,7 +61,8 @@ class NoRules(LakebedError):
 
     def __init__(self, repository: str) -> None:
         super().__init__(
-            f"no garbage collection rules are set for repository {repository}: all commits are kept"
+            f"no garbage collection rules are set for repository {repository}: all commits are"
+            " retained"
         )
 
 
@@ -119,7 +120,7 @@ _REFUSALS: Final[tuple[tuple[type[Exception], Refusal], ...]] = (
 
 _INTERNAL: Final = "internal error: the log of the server has the details under this request's id"
 
-_FORBIDDEN: Final = "the storage refuses this to the server"
+_FORBIDDEN: Final = "the storage denied access to the server"
 
 # The messages of lakeFS, verbatim: scripts and tests of clients compare them. The first matching
 # row counts; rows with an operation come first. ``{names}`` are parts of the path.
@@ -220,9 +221,9 @@ def note_error(error: BaseException, status: int, kind: str) -> None:
     elif status >= UNEXPECTED or status == HTTPStatus.GONE:
         cause = cause_of(error)
         if status == UNEXPECTED:
-            _LOGGER.error("a request failed: %s: %s", kind, cause, exc_info=error)
+            _LOGGER.error("request failed: %s: %s", kind, cause, exc_info=error)
         else:
-            _LOGGER.warning("a request was answered %d: %s: %s", status, kind, cause)
+            _LOGGER.warning("request answered with %d: %s: %s", status, kind, cause)
     record = current_record()
     if record is not None:
         record.kind, record.cause = kind, cause

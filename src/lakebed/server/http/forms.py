@@ -70,7 +70,7 @@ def _boundary(content_type: str) -> bytes:
     if media_type.strip().lower() != "multipart/form-data":
         raise MalformedBody("the Content-Type is not multipart/form-data")
     if not 1 <= len(boundary) <= _BOUNDARY_LENGTH_MAX or not boundary.isascii():
-        raise MalformedBody("the Content-Type of the form has no boundary, or an impossible one")
+        raise MalformedBody("the boundary in the Content-Type of the form is missing or invalid")
     return boundary.encode()
 
 
@@ -109,7 +109,7 @@ class _Form:
             return None
         padding = self._take_until(_CRLF)
         if padding.strip(b" \t"):
-            raise MalformedBody("something follows a boundary of the form in its line")
+            raise MalformedBody("the form has text after a boundary on the same line")
         # The end of the line stays: a field without headers begins with an empty line.
         self._buffer = _CRLF + self._buffer
         return _parse_headers(self._take_until(_BLANK_LINE))
@@ -145,15 +145,15 @@ class _Form:
             if not chunk:
                 return
             rest += len(chunk)
-        raise MalformedBody("the form goes on behind its end")
+        raise MalformedBody("the form continues after its closing boundary")
 
     def _take_until(self, mark: bytes) -> bytes:
         while (end := self._buffer.find(mark)) < 0:
             if len(self._buffer) > HEADERS_BYTES_MAX:
-                raise MalformedBody("the form has no boundary, or headers that are too long")
+                raise MalformedBody("the form has no boundary, or its headers are too long")
             self._read_more()
         if end > HEADERS_BYTES_MAX:
-            raise MalformedBody("the form has headers that are too long")
+            raise MalformedBody("the headers of the form are too long")
         taken, self._buffer = self._buffer[:end], self._buffer[end + len(mark) :]
         return taken
 

@@ -266,14 +266,14 @@ def _log_uncaught(
 ) -> None:
     if issubclass(error_type, KeyboardInterrupt):
         return
-    _LOGGER.critical("the process ends", exc_info=(error_type, error, traceback))
+    _LOGGER.critical(
+        "uncaught exception: the process exits", exc_info=(error_type, error, traceback)
+    )
 
 
 def _log_unraisable(found: Any) -> None:
     error = (found.exc_type, found.exc_value, found.exc_traceback)
-    _LOGGER.error(
-        "%s: %r", found.err_msg or "an error could not be raised", found.object, exc_info=error
-    )
+    _LOGGER.error("%s: %r", found.err_msg or "exception ignored", found.object, exc_info=error)
 
 
 def _log_thread(found: threading.ExceptHookArgs) -> None:
@@ -281,4 +281,4 @@ def _log_thread(found: threading.ExceptHookArgs) -> None:
         return
     name = found.thread.name if found.thread is not None else "?"
     error = (found.exc_type, found.exc_value, found.exc_traceback)
-    _LOGGER.error("the thread %s ended", name, exc_info=error)
+    _LOGGER.error("uncaught exception in the thread %s", name, exc_info=error)

@@ -43,7 +43,7 @@ NO_OPERATION: Final = "none"
 """The label of requests that ended before their operation was known."""
 
 IN_PROGRESS: Final = Gauge(
-    "lakebed_http_requests_in_progress", "Requests under way", multiprocess_mode="livesum"
+    "lakebed_http_requests_in_progress", "Requests in progress", multiprocess_mode="livesum"
 )
 REFUSED: Final = Counter(
     "lakebed_http_refused", "Requests refused because no slot was free, by kind of slot", ["slot"]
@@ -52,7 +52,7 @@ SLOTS: Final = Gauge(
     "lakebed_http_slots", "Slots for requests, by kind", ["slot"], multiprocess_mode="livesum"
 )
 SLOTS_USED: Final = Gauge(
-    "lakebed_http_slots_used", "Slots taken, by kind", ["slot"], multiprocess_mode="livesum"
+    "lakebed_http_slots_used", "Slots in use, by kind", ["slot"], multiprocess_mode="livesum"
 )
 _REQUESTS: Final = Counter(
     "lakebed_http_requests", "Requests by operation and status", ["operation", "status"]
@@ -104,7 +104,7 @@ def mark_process(role: str) -> None:
         (Path(folder) / f"process-{role}-{os.getpid()}").touch()
     except OSError as error:
         # Metrics are optional: the process works without its marker.
-        _LOGGER.warning("this process will be missing in the metrics: %s", error)
+        _LOGGER.warning("this process is missing from the metrics: %s", error)
 
 
 def marked_processes(folder: Path) -> list[tuple[str, int]]:

@@ -13,8 +13,8 @@ class MetricsRefused(LakebedError):
 
     def __init__(self) -> None:
         super().__init__(
-            "the metrics are not for everyone: ask from a network in metrics.networks, or send"
-            " metrics.key as a bearer token"
+            "access to the metrics is restricted: connect from a network in metrics.networks, or"
+            " send metrics.key as a bearer token"
         )
 
 

@@ -162,7 +162,7 @@ class _Answer:
         except Exception as error:
             # The status is sent: the server can only close the connection.
             self._record.kind, self._record.cause = kind_of(error), cause_of(error)
-            _LOGGER.exception("an answer broke off: %s", self._record.kind)
+            _LOGGER.exception("answer aborted: %s", self._record.kind)
             raise
         if chunk is None:
             raise StopIteration
@@ -194,7 +194,7 @@ class _Answer:
 
 
 def _wrong_length(announced: int | None, size: int) -> str:
-    return f"an answer of {announced} bytes has {size}"
+    return f"the answer has {size} bytes instead of {announced}"
 
 
 def _finish(record: RequestRecord) -> None:

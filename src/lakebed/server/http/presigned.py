@@ -191,7 +191,7 @@ class PresignedDoor:
         if size in {None, stream.object_size}:
             return stream
         stream.close()
-        found = f"has {stream.object_size} bytes and not {size}"
+        found = f"has {stream.object_size} bytes instead of {size}"
         raise ChangedBytes(address.path.encode(), address, found)
 
     def _store(self, request: falcon.Request, address: Address) -> PutResult:
@@ -222,7 +222,7 @@ class PresignedDoor:
 
     def _admit(self) -> None:
         record = current_record()
-        assert record is not None, "requests come by the pipeline"
+        assert record is not None, "called outside of the pipeline"
         record.operation = _OPERATION
         self._admission.admit(record, is_transfer=True)
 

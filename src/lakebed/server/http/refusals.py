@@ -94,7 +94,9 @@ class RefusalLog:
             is_first_unlogged = not is_logged and minute.unlogged == 1
         if is_logged:
             fields = {"kind": kind.value, "client": client}
-            _LOGGER.warning("refused a request of %s: %s", client, reason, extra={"fields": fields})
+            _LOGGER.warning(
+                "refused a request from %s: %s", client, reason, extra={"fields": fields}
+            )
         elif is_first_unlogged:
             self._later(minute.begun + MINUTE_SECONDS - now, lambda: _sum_up(kind, minute))
 
@@ -131,7 +133,7 @@ class _Minute:
 
 def _sum_up(kind: Refusal, minute: _Minute) -> None:
     _LOGGER.warning(
-        "refused %d more requests within a minute: %s, by %s",
+        "refused %d more requests within a minute: %s, from %s",
         minute.unlogged,
         kind.value,
         minute.clients,

@@ -160,9 +160,9 @@ class TrustedProxies:
         if now >= self._warns_from:
             self._warns_from = now + WARNING_SECONDS
             _LOGGER.warning(
-                "a request of %s has an X-Forwarded-For, and listen.trusted_proxies is not set: if"
-                " that is a proxy, all its clients have one address in logs, conditions on"
-                " SourceIp and the throttling of logins; add its address to listen.trusted_proxies",
+                "X-Forwarded-For from %s ignored, because listen.trusted_proxies is not set: add"
+                " the address if it is a proxy; otherwise its clients share one address in logs,"
+                " conditions on SourceIp and the throttling of logins",
                 _plain(peer),
             )
 

@@ -62,7 +62,7 @@ class ProcessMetrics(Collector):
         except OSError as error:
             # A full disk, or a cleaned temporary folder: the server works without these metrics.
             if not self._has_failed:
-                _LOGGER.warning("the metrics of processes cannot be written: %s", error)
+                _LOGGER.warning("cannot write the metrics of processes: %s", error)
             self._has_failed = True
         else:
             self._has_failed = False
@@ -82,10 +82,10 @@ class ProcessMetrics(Collector):
 
     def collect(self) -> Iterator[Metric]:
         """Yield the last samples."""
-        count = _gauge("count", "Processes that are alive")
-        memory = _gauge("resident_memory_bytes", "Memory of the processes")
-        files = _gauge("open_fds", "Files and connections that the processes have open")
-        start = _gauge("start_time_seconds", "When the youngest process was started")
+        count = _gauge("count", "Live processes")
+        memory = _gauge("resident_memory_bytes", "Resident memory of the processes")
+        files = _gauge("open_fds", "Open files and connections of the processes")
+        start = _gauge("start_time_seconds", "Start time of the youngest process")
         for role, processes in self._alive.items():
             count.add_metric([role], len(processes))
             memory.add_metric([role], _sum(processes, "process_resident_memory_bytes"))
@@ -96,7 +96,7 @@ class ProcessMetrics(Collector):
         for role, seconds in self._cpu.items():
             cpu.add_metric([role], seconds)
         restarts = CounterMetricFamily(
-            "lakebed_process_restarts", "Processes that were started again", labels=["role"]
+            "lakebed_process_restarts", "Restarts of processes", labels=["role"]
         )
         for role, number in self._restarts.items():
             restarts.add_metric([role], number)

@@ -77,8 +77,8 @@ def warnings_of(settings: ServerSettings) -> list[str]:
     is_postgresql = settings.database.url.startswith("postgresql:")
     option = "sslmode=verify-full" if is_postgresql else "tls=true"
     problem = (
-        f"database.url: the connection to {', '.join(hosts)} need not be encrypted: passwords and"
-        f" data may cross the network in clear text. Add {option} to the URL"
+        f"database.url: the connection to {', '.join(hosts)} may be unencrypted: passwords and data"
+        f" could cross the network in clear text; add {option} to the URL"
     )
     return [problem]
 
@@ -131,10 +131,9 @@ def check_same_storage(settings: ServerSettings, repositories: Iterable[Reposito
     folders = [block.root / each.namespace.parts.bucket / each.namespace.prefix for each in known]
     if folders and not any(folder.is_dir() for folder in folders):
         raise CannotStart(
-            f"the storage {block.root} (blockstore.local.root) has no folder of any repository in"
-            f" the database, such as {known[0].id} at {known[0].namespace}: it is not the storage"
-            f" that the database belongs to. If the files are lost, make the folder {folders[0]} to"
-            " start all the same"
+            f"the storage {block.root} (blockstore.local.root) does not belong to the database: it"
+            f" has no folder of any repository, such as {known[0].id} at {known[0].namespace}. If"
+            f" the files are lost, create the folder {folders[0]} to start anyway"
         )
 
 
@@ -161,7 +160,7 @@ def address_of(host: str) -> str:
     try:
         found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
     except OSError as error:
-        raise CannotStart(f"cannot listen at {host}: there is no such host") from error
+        raise CannotStart(f"cannot listen at {host}: unknown host") from error
     return str(found[0][4][0])
 
 
@@ -199,7 +198,7 @@ def check_certificate(listen: ListenSettings) -> None:
     except OSError as error:
         reason = error.strerror or str(error)
         if isinstance(error, ssl.SSLError):
-            reason = "one of them is not a PEM file, or the key is not that of the certificate"
+            reason = "a file is not PEM, or the key does not match the certificate"
         raise CannotStart(
             f"cannot use the certificate {listen.tls_certificate} with the key {listen.tls_key}:"
             f" {reason}"
@@ -209,9 +208,12 @@ def check_certificate(listen: ListenSettings) -> None:
 def port_message(host: str, port: int, error: OSError) -> str:
     """Explain in one line why a port could not be opened."""
     if error.errno == errno.EADDRINUSE:
-        return f"port {port} of {host} is in use: stop what listens there, or use --port"
+        return f"port {port} of {host} is in use: stop the other program, or use --port"
     if error.errno == errno.EACCES:
-        return f"port {port} of {host} may not be used by this user: use --port with one above 1023"
+        return (
+            f"port {port} of {host} is not permitted for this user: use --port with a port above"
+            " 1023"
+        )
     return f"cannot listen at port {port} of {host}: {error.strerror}"
 
 

@@ -156,13 +156,13 @@ class _Supervisor:
     def _start(self) -> None:
         if self._settings.in_memory:
             _LOGGER.warning(
-                "data is kept in memory: there is one worker, nothing is cleaned up, and all is"
-                " gone when the server stops"
+                "all data is in memory: the server runs one worker without cleanup, and the data"
+                " is lost when it stops"
             )
         elif self._settings.one_process:
             _LOGGER.warning(
-                "the database serves one process: there is one worker, which also does what the"
-                " background process does elsewhere"
+                "the database allows one process: the server runs one worker, which also does the"
+                " background work"
             )
         for child in self._children:
             child.start()
@@ -174,12 +174,12 @@ class _Supervisor:
         self._end_one_that_hangs()
         dead = [child for child in self._children if not child.is_alive]
         for child in dead:
-            _LOGGER.warning("%s ended; it is started again", child.words)
+            _LOGGER.warning("%s ended: restarting it", child.words)
             self._metrics.count_restart(child.role)
             forget_process(child.pid, self._folder)
         self._deaths += sum(child.role == "worker" for child in dead)
         if not self._is_ready.is_set() and self._deaths > _DEATHS_MAX:
-            self._failure = "the workers end as soon as they start; see the log for the reason"
+            self._failure = "the workers exit at startup: see the log for the reason"
             self._is_stopping = True
             return
         for child in dead:
@@ -187,7 +187,7 @@ class _Supervisor:
                 child.start()
             except OSError as error:
                 # Retried at the next check; the other processes continue.
-                _LOGGER.warning("a %s cannot be started: %s", child.role, error)
+                _LOGGER.warning("cannot start a %s: %s", child.role, error)
         self._metrics.write()
         logs.bound_file(self._settings.logging)
 
@@ -207,7 +207,7 @@ class _Supervisor:
         for worker in self._workers:
             if worker.is_alive and not worker.is_starting and worker.silent_looks >= looks_max:
                 _LOGGER.error(
-                    "%s has not served for %d seconds: it is killed and replaced",
+                    "%s has not served for %d seconds: killing and replacing it",
                     worker.words,
                     worker.silent_looks * LOOK_SECONDS,
                 )
@@ -266,8 +266,8 @@ class _Child:
 
     @property
     def pid(self) -> int:
-        assert self._process is not None, "it was started"
-        assert self._process.pid is not None, "it was started"
+        assert self._process is not None, "not started"
+        assert self._process.pid is not None, "not started"
         return self._process.pid
 
     @property
@@ -288,7 +288,7 @@ class _Child:
 
     def kill(self) -> None:
         """Kill the process and wait for its end."""
-        assert self._process is not None, "it was started"
+        assert self._process is not None, "not started"
         self._process.kill()
         self._process.join()
 

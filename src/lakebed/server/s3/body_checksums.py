@@ -57,9 +57,7 @@ def expect_checksum(name: str, encoded: str) -> ExpectedChecksum:
     value = decoded(encoded)
     if value is None or len(value) != len(digest.digest()):
         raise not_a_checksum(name, encoded)
-    mismatch = S3Error(
-        ErrorCode.BAD_DIGEST, f"the bytes that arrived do not have the {name} of the request"
-    )
+    mismatch = S3Error(ErrorCode.BAD_DIGEST, f"the body does not match the {name} of the request")
     return ExpectedChecksum(digest, value, mismatch)
 
 
@@ -73,7 +71,7 @@ def algorithm_of(name: str) -> Callable[[], Digest]:
     if found is None or not name.startswith(HEADER_PREFIX):
         known = ", ".join(HEADER_PREFIX + algorithm for algorithm in ALGORITHMS)
         raise S3Error(
-            ErrorCode.INVALID_REQUEST, f'"{name[:100]}" is not a checksum; use one of {known}'
+            ErrorCode.INVALID_REQUEST, f'unknown checksum "{name[:100]}"; use one of {known}'
         )
     return found
 
@@ -82,7 +80,7 @@ def not_a_checksum(name: str, encoded: str) -> S3Error:
     """Return the error for a value that is not a checksum of its algorithm."""
     return S3Error(
         ErrorCode.INVALID_REQUEST,
-        f'the value "{encoded[:100]}" of {name} must be a checksum of this algorithm in base 64',
+        f'{name} must be a checksum of this algorithm in base 64, not "{encoded[:100]}"',
     )
 
 
@@ -99,7 +97,7 @@ def expect_md5(encoded: str, digest: MD5Digest) -> ExpectedChecksum:
             f'Content-MD5 must be an MD5 in base 64, not "{encoded[:100]}"',
         )
     mismatch = S3Error(
-        ErrorCode.BAD_DIGEST, "the bytes that arrived do not have the Content-MD5 of the request"
+        ErrorCode.BAD_DIGEST, "the body does not match the Content-MD5 of the request"
     )
     return ExpectedChecksum(digest, value, mismatch)
 

@@ -81,7 +81,7 @@ def requested_scheme(request: S3Request) -> Scheme | None:
     wanted = f"checksums of the type {asked}" if asked else "checksums"
     raise S3Error(
         ErrorCode.INVALID_REQUEST,
-        f'there are no {wanted} by the {ALGORITHM_HEADER} "{algorithm[:100]}"',
+        f'the {ALGORITHM_HEADER} "{algorithm[:100]}" has no {wanted}',
     )
 
 

@@ -88,7 +88,7 @@ class ChunkDecoder:
             _malformed("its first line must be <size>;chunk-signature=<signature>")
         size = int(header[1], 16)
         if size > SIGNED_CHUNK_BYTES_MAX:
-            _malformed(f"it has {size} bytes; signed ones have at most {SIGNED_CHUNK_BYTES_MAX}")
+            _malformed(f"it has {size} bytes; at most {SIGNED_CHUNK_BYTES_MAX} are allowed")
         pieces = list(self._source.take(size))
         digest = sha256()
         for piece in pieces:
@@ -109,13 +109,13 @@ class ChunkDecoder:
         """Read the trailers to the end of the body."""
         if not self._has_trailers:
             if self._source.exactly(2) != b"\r\n":
-                _malformed("an empty line must follow the last one")
+                _malformed("an empty line must follow the last chunk")
         elif self._scope is None:
             self._read_trailers()
         else:
             self._read_signed_trailers(self._scope)
         if not self._source.is_at_end():
-            _malformed("the body goes on after the last one")
+            _malformed("the body continues after the last chunk")
 
     def _read_trailers(self) -> None:
         for _ in range(_TRAILER_LINES_MAX):
@@ -144,7 +144,7 @@ class ChunkDecoder:
 
     def _add_trailer(self, name: str, value: str) -> None:
         if name in self.trailers:
-            _malformed_trailer(f"it holds {name} twice")
+            _malformed_trailer(f"it contains {name} twice")
         self.trailers[name] = value
 
 

@@ -52,7 +52,7 @@ class ErrorCode(Enum):
         "InvalidAccessKeyId",
         HTTPStatus.FORBIDDEN,
         "The AWS Access Key Id you provided does not exist in our records.",
-        "the access key id is not known; check the credentials of the client",
+        "unknown access key id; check the credentials of the client",
     )
     INVALID_TOKEN = (
         "InvalidToken",
@@ -64,7 +64,7 @@ class ErrorCode(Enum):
         "RequestTimeTooSkewed",
         HTTPStatus.FORBIDDEN,
         "The difference between the request time and the current time is too large.",
-        "the time of the request is more than 15 minutes off the server's; set the client's clock",
+        "the request time differs from the server's by over 15 minutes; set the client's clock",
     )
     SIGNATURE_DOES_NOT_MATCH = (
         "SignatureDoesNotMatch",
@@ -81,13 +81,13 @@ class ErrorCode(Enum):
         "BadDigest",
         HTTPStatus.BAD_REQUEST,
         "The Content-MD5 you specified did not match what we received.",
-        "the bytes that arrived do not have the checksum of the request",
+        "the body does not match the checksum of the request",
     )
     CONTENT_SHA256_MISMATCH = (
         "XAmzContentSHA256Mismatch",
         HTTPStatus.BAD_REQUEST,
         "The provided 'x-amz-content-sha256' header does not match what was computed.",
-        "the bytes that arrived do not have the x-amz-content-sha256 of the request",
+        "the body does not match the x-amz-content-sha256 of the request",
     )
     ENTITY_TOO_LARGE = (
         "EntityTooLarge",
@@ -104,7 +104,7 @@ class ErrorCode(Enum):
         "IncompleteBody",
         HTTPStatus.BAD_REQUEST,
         "You did not provide the number of bytes specified by the Content-Length HTTP header.",
-        "the body does not have the length that was announced",
+        "the body does not have the announced length",
     )
     INVALID_DIGEST = (
         "InvalidDigest",
@@ -165,7 +165,7 @@ class ErrorCode(Enum):
         "InvalidPartNumber",
         HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE,
         "The requested partnumber is not satisfiable",
-        "the object does not have a part of this number",
+        "the object has no part of this number",
     )
     INVALID_PART_ORDER = (
         "InvalidPartOrder",
@@ -176,7 +176,7 @@ class ErrorCode(Enum):
         "InvalidRange",
         HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE,
         "The requested range is not satisfiable",
-        "the range begins behind the end of the object",
+        "the range begins after the end of the object",
     )
     INVALID_REQUEST = (
         "InvalidRequest",

@@ -116,7 +116,7 @@ def _refusal(error: Exception, environ: WSGIEnvironment, record: RequestRecord) 
     if shown.code is ErrorCode.NO_SUCH_VERSION:
         _LOGGER.warning("the bytes of an object are missing: %s", error)
     elif shown.code in _BODY_CODES:
-        _LOGGER.info("a body was refused: %s: %s", shown.code.code, shown)
+        _LOGGER.info("body refused: %s: %s", shown.code.code, shown)
     headers = {"Content-Type": XML_TYPE, **shown.headers}
     if shown.code.status == ErrorCode.SLOW_DOWN.status:
         headers["Retry-After"] = str(RETRY_SECONDS)

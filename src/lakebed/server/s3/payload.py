@@ -103,7 +103,7 @@ class Payload(Iterable[bytes]):
         if self.size > size_max:
             raise S3Error(
                 ErrorCode.ENTITY_TOO_LARGE,
-                f"the body has {self.size} bytes; at most {size_max} are allowed here",
+                f"the body has {self.size} bytes; at most {size_max} are allowed",
             )
         with while_reading(self.size):
             return b"".join(self)
@@ -183,7 +183,7 @@ def _check_trailer(
     if decoder.trailers.keys() != {name}:
         raise S3Error(
             ErrorCode.MALFORMED_TRAILER,
-            f"the trailer must hold {name}, as x-amz-trailer announced, and nothing else",
+            f"the trailer must contain only {name}, as announced by x-amz-trailer",
         )
     found = expect_checksum(name, decoder.trailers[name])
     if digest.digest() != found.value:
@@ -196,7 +196,7 @@ def _refuse_trailer(decoder: ChunkDecoder) -> None:
     if decoder.trailers:
         raise S3Error(
             ErrorCode.MALFORMED_TRAILER,
-            "the body has a trailer that was not announced; name it in x-amz-trailer",
+            "the body has an unannounced trailer; announce it by x-amz-trailer",
         )
 
 

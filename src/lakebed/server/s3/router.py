@@ -187,7 +187,7 @@ def _query(query: str) -> dict[str, str]:
 
 def _text(data: bytes) -> str:
     if b"\0" in data:
-        raise S3Error(ErrorCode.INVALID_URI, "the path or the query holds a NUL character")
+        raise S3Error(ErrorCode.INVALID_URI, "the path or the query contains a NUL character")
     try:
         return data.decode()
     except UnicodeDecodeError:

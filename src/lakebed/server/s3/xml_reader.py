@@ -79,7 +79,7 @@ def read_delete(body: bytes) -> DeleteRequest:
     root = parse(body, "Delete")
     keys = [_key(item) for item in root.all("Object")]
     if not 1 <= len(keys) <= _KEYS_MAX:
-        _refuse(f"name 1 to {_KEYS_MAX} objects to delete, not {len(keys)}")
+        _refuse(f"list 1 to {_KEYS_MAX} objects to delete, not {len(keys)}")
     return DeleteRequest(keys, quiet=(root.get("Quiet") or "").strip().lower() == "true")
 
 
@@ -91,7 +91,7 @@ def read_complete(body: bytes) -> list[CompletedPart]:
     """
     parts = [_part(item) for item in parse(body, "CompleteMultipartUpload").all("Part")]
     if not 1 <= len(parts) <= _PARTS_MAX:
-        _refuse(f"name 1 to {_PARTS_MAX} parts, not {len(parts)}")
+        _refuse(f"list 1 to {_PARTS_MAX} parts, not {len(parts)}")
     return parts
 
 
@@ -198,9 +198,11 @@ def _checksum(item: Element, number: int) -> Checksum | None:
         return None
     checksum = Checksum.parse(given[0])
     if len(given) > 1:
-        _refuse(f"part {number} has {len(given)} checksums; name at most one")
+        _refuse(f"part {number} has {len(given)} checksums; send at most one")
     if checksum is None:
-        _refuse(f"the checksum of part {number} must be in base 64 and of the length of its kind")
+        _refuse(
+            f"the checksum of part {number} must be in base 64 and have the length of its algorithm"
+        )
     return checksum
 
 

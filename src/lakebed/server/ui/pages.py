@@ -220,7 +220,7 @@ def serialize_error(
     """Answer Falcon's own errors (no such path, no such method) like any other error."""
     kind = "no_such_method" if error.status_code == 405 else "no_such_path"  # noqa: PLR2004
     message = NO_SUCH_OPERATION
-    detail = f"there is no operation {request.method} {request.path}"
+    detail = f"unknown operation {request.method} {request.path}"
     record = current_record()
     if record is not None:
         record.kind = kind

@@ -32,7 +32,7 @@ def get_acl(request: ApiRequest, group: str) -> ACL:
     for word, policies in _WORDS.items():
         if attached == policies:
             return ACL(permission=word)
-    raise BadRequest(f"no word stands for the policies of {group}: list them instead")
+    raise BadRequest(f"no word stands for the policies of {group}: list the policies instead")
 
 
 @routes.add(AuthAPI.set_acl, iam("AttachPolicy", "group/{group}"))

@@ -66,7 +66,7 @@ def list_repository_runs(
 ) -> Page[ActionRun]:
     """List the hook runs, newest first."""
     if query.branch and query.commit:
-        raise BadRequest("branch and commit are both given: ask for the runs of one of them")
+        raise BadRequest("branch and commit are mutually exclusive: give one of them")
     found = request.services.actions.runs.list(
         repository,
         after=query.after,

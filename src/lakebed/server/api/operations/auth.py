@@ -149,14 +149,16 @@ def get_current_user(request: ApiRequest, query: CurrentUserQuery) -> CurrentUse
     """Return the current user, and those of the given permissions that the user lacks."""
     user = wire_user(request.services.auth.users.get(request.identity.user_id))
     if len(query.may) > _ASKED_MAX:
-        raise BadRequest(f"may is given {len(query.may)} times, and may be {_ASKED_MAX} at most")
+        raise BadRequest(f"too many permissions in may: {len(query.may)}, at most {_ASKED_MAX}")
     return CurrentUser(user=user, denied=[each for each in query.may if not _may(request, each)])
 
 
 def _may(request: ApiRequest, permission: str) -> bool:
     action, space, resource = permission.partition(" ")
     if not space:
-        raise BadRequest(f"may is '{permission}', and must be an action, a space, and the resource")
+        raise BadRequest(
+            f"invalid permission '{permission}' in may: write it as <action> <resource>"
+        )
     return request.services.auth.test_of(request.identity, request.context, action)(resource)
 
 
@@ -330,7 +332,9 @@ def get_policy(request: ApiRequest, policy: str) -> Policy:
 def update_policy(request: ApiRequest, policy: str, body: Policy) -> Policy:
     """Replace the statements of a policy."""
     if body.id != policy:
-        raise BadRequest(f"the body is of policy '{body.id}', and the path of policy '{policy}'")
+        raise BadRequest(
+            f"policy '{body.id}' in the body differs from policy '{policy}' in the path"
+        )
     return wire_policy(request.services.auth.policies.update(policy, _statements(body)))
 
 

@@ -46,7 +46,7 @@ def _dump_id(body: RefsDump) -> DumpID:
     }
     if len(ids) > 1:
         raise BadRequest(
-            "the three ids name different dumps: send back the answer to one dump as it came"
+            "the three ids are of different dumps: send the answer to one dump unchanged"
         )
     return DumpID(ids.pop())
 

@@ -195,7 +195,7 @@ def explain(
     """
     explanations = request.reclaim.explanations
     if bool(query.ref) == bool(query.address) or (query.address and query.path):
-        raise BadRequest("name a commit by ref, an object by ref and path, or one by its address")
+        raise BadRequest("give a commit by ref, an object by ref and path, or an object by address")
     if query.address:
         found = explanations.address(repository, Address.parse(query.address))
     elif query.path:

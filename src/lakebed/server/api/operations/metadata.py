@@ -51,7 +51,7 @@ def get_metadata_object(
     request: ApiRequest, repository: RepositoryID, kind: str, object_id: str, query: PresignQuery
 ) -> Reply:
     """Return a range or metarange, a Parquet file."""
-    one_of(kind, _KINDS, "the type of a metadata object")
+    one_of(kind, _KINDS, "type of a metadata object")
     found = _find(request, repository, _KINDS[kind], object_id)
     if query.presign:
         url = request.catalog.presigning.to_read(found.address, found.size).url

@@ -28,13 +28,13 @@ _OPERATIONS: Final = (
 def _refuse(request: ApiRequest, **_parts: str) -> Reply:
     """Not implemented."""
     method = request.environ["REQUEST_METHOD"]
-    raise NotImplementedHere(f"{method} {request.template} is not there yet")
+    raise NotImplementedHere(f"{method} {request.template} is not implemented")
 
 
 routes = [
     Route(
         operation=operation,
-        tag="not there yet",
+        tag="not implemented",
         method=method,
         path=path,
         handler=_refuse,

@@ -309,7 +309,7 @@ def delete_objects(
 ) -> ObjectErrorList:
     """Delete many objects; the answer lists the failures."""
     if len(body.paths) > PATHS_MAX:
-        raise BadRequest(f"{len(body.paths)} paths are too many: at most {PATHS_MAX} at a time")
+        raise BadRequest(f"too many paths: {len(body.paths)}, at most {PATHS_MAX} per request")
     failed = request.catalog.objects.delete_many(
         repository, branch, [as_key(path) for path in body.paths]
     )
@@ -342,8 +342,8 @@ def copy_object(
     """Copy an object onto a branch, from any ref of the repository."""
     if body.shallow:
         raise NotImplementedHere(
-            "a shallow copy would share its bytes with an object that may be removed before it:"
-            " copy without shallow, young objects are not copied byte by byte either"
+            "shallow copies are not supported: the shared bytes could be deleted with the source;"
+            " copy without shallow, which does not copy the bytes of recent objects either"
         )
     copied = request.catalog.copies.copy(
         repository,

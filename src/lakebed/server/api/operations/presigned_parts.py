@@ -144,12 +144,12 @@ def _target(
 
 def _number(part: str) -> int:
     if not (part.isascii() and part.isdigit() and len(part) <= len("10000")):
-        raise BadRequest(f"the number of a part is within 1 and 10000, and not {part[:20]!r}")
+        raise BadRequest(f"invalid part number {part[:20]!r}: use 1 to 10000")
     return int(part)
 
 
 def _bad_range(source: CopyPartSource, size: int) -> BadRequest:
     return BadRequest(
-        "copy_source.range must be bytes=<first>-<last>, within the object of"
-        f" {size} bytes, and not {(source.range or '')[:50]!r}"
+        f"invalid copy_source.range {(source.range or '')[:50]!r}: write it as"
+        f" bytes=<first>-<last>, within the object of {size} bytes"
     )

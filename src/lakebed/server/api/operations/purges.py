@@ -41,7 +41,7 @@ def purge_objects(request: ApiRequest, repository: RepositoryID, body: PurgeRequ
     found = request.catalog.repositories.get(repository)
     query = _query(body)
     if body.confirm and not body.reason:
-        raise BadRequest("a purge needs a reason: whoever reads the object later is told")
+        raise BadRequest("a purge needs a reason, which is shown to later readers of the object")
     purges, username = request.reclaim.purges, request.identity.user_id
 
     def work(tell: Tell) -> str:
@@ -84,7 +84,7 @@ def _query(body: PurgeRequest) -> PurgeQuery:
     kinds: tuple[Literal["path", "prefix", "checksum"], ...] = ("path", "prefix", "checksum")
     given = [kind for kind in kinds if getattr(body, kind)]
     if len(given) != 1:
-        raise BadRequest("name the objects by one of path, prefix and checksum")
+        raise BadRequest("select the objects by one of path, prefix and checksum")
     return PurgeQuery(given[0], getattr(body, given[0]).encode())
 
 

@@ -66,8 +66,8 @@ def create_repository(
     """Create a repository."""
     if body.storage_id:
         raise BadRequest(
-            f"storage_id is '{body.storage_id}', and this server has one storage, without an id:"
-            " leave it out"
+            f"unknown storage_id '{body.storage_id}': this server has one storage, without an id;"
+            " omit storage_id"
         )
     repositories, committer = request.catalog.repositories, request.identity.committer
     place, branch = parse_namespace(body.storage_namespace), body.default_branch

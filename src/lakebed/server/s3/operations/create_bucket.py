@@ -34,7 +34,7 @@ def _no_default_namespace(request: S3Request) -> S3Error:
     except (RepositoryNotFound, Deleting):
         return S3Error(
             ErrorCode.NOT_IMPLEMENTED,
-            "this server creates no repositories by S3, because the setting"
-            " blockstore.default_namespace_prefix is missing; create the repository by the API",
+            "cannot create a repository by S3, because blockstore.default_namespace_prefix is not"
+            " set; create the repository by the API",
         )
     return S3Error(ErrorCode.BUCKET_ALREADY_EXISTS)

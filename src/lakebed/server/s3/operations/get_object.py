@@ -157,7 +157,8 @@ def _part(request: S3Request, stats: ObjectStats, headers: dict[str, str]) -> By
     """Return the bytes of the requested part; add the number of parts to the headers."""
     if request.header("Range") is not None:
         raise S3Error(
-            ErrorCode.INVALID_REQUEST, "ask for a Range or for a partNumber, not for both"
+            ErrorCode.INVALID_REQUEST,
+            "Range and partNumber are mutually exclusive: send one of them",
         )
     number = part_number(request)
     if not number:
@@ -168,13 +169,13 @@ def _part(request: S3Request, stats: ObjectStats, headers: dict[str, str]) -> By
     elif _MD5_OF_PARTS.fullmatch(stats.checksum):
         raise S3Error(
             ErrorCode.NOT_IMPLEMENTED,
-            "the sizes of the parts of this object are not known; ask for a Range",
+            "the part sizes of this object are unknown; request a Range",
         )
     else:
         parts = [PartRange(0, stats.size)]
     if number > len(parts):
         raise S3Error(
-            ErrorCode.INVALID_PART_NUMBER, f"the object has {len(parts)} parts, and not {number}"
+            ErrorCode.INVALID_PART_NUMBER, f"the object has {len(parts)} parts, not {number}"
         )
     part = parts[number - 1]
     return Between(part.offset, part.offset + part.size) if part.size else None

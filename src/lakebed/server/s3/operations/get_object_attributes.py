@@ -21,7 +21,7 @@ def handle(request: S3Request) -> S3Reply:
     if not names <= _ATTRIBUTES.keys():
         raise S3Error(
             ErrorCode.INVALID_ARGUMENT,
-            f"{_HEADER} must name attributes from this list: {', '.join(_ATTRIBUTES)}",
+            f"{_HEADER} must contain only {', '.join(_ATTRIBUTES)}",
         )
     stats = find(request)
     found = [show(stats) for name, show in _ATTRIBUTES.items() if name in names]

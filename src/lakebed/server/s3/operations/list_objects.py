@@ -145,6 +145,6 @@ def _key_of(token: str) -> str:
     if not key:
         raise S3Error(
             ErrorCode.INVALID_ARGUMENT,
-            "the continuation-token is not one that this server gave out",
+            "invalid continuation-token; send the NextContinuationToken of the previous answer",
         )
     return key

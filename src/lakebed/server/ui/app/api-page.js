@@ -1,16 +1,16 @@
-// The page at /docs: Swagger UI over the description of this server.
+// The page at /docs: Swagger UI for this server's OpenAPI description.
 
-/** Descriptions are text. Swagger UI would make markup of them, which the policy of the page stops. */
+/** Shows descriptions as text: the page's policy forbids the markup that Swagger UI would generate. */
 const asText = ({ React }) => ({
   components: {
     Markdown: ({ source = "" }) => {
-      const text = source.replace(/<\/?i>/g, "").trim(); // "<i>Default value</i> : " is its own
+      const text = source.replace(/<\/?i>/g, "").trim(); // "<i>Default value</i> : " is from Swagger UI
       return !text || text.endsWith(":") ? null : React.createElement("div", { className: "renderedMarkdown" }, text);
     },
   },
 });
 
-// It has dark colours, and leaves it to the page when to show them.
+// Swagger UI has dark colours; the page switches them.
 const dark = matchMedia("(prefers-color-scheme: dark)");
 const follow = () => document.documentElement.classList.toggle("dark-mode", dark.matches);
 dark.addEventListener("change", follow);
@@ -23,5 +23,5 @@ SwaggerUIBundle({
   deepLinking: true,
   docExpansion: "none",
   filter: true,
-  validatorUrl: null, // nobody else is told of the server
+  validatorUrl: null, // no request to an external validator
 });

@@ -1,5 +1,4 @@
-// The REST API, as the pages call it. The cookie of the login goes along by itself; no token is
-// ever seen or kept by a script.
+// Client of the REST API. The browser sends the login cookie; scripts never see or store a token.
 
 /** @typedef {Record<string, string | number | boolean | string[] | undefined | null>} Query */
 /**
@@ -14,7 +13,7 @@
 
 const BASE = "/api/v1";
 
-/** What the server answered instead of what was asked for. */
+/** An error answer of the server. */
 export class ApiError extends Error {
   /**
    * @param {number} status
@@ -31,13 +30,13 @@ export class ApiError extends Error {
 
 /** @type {() => void} */
 let onSignedOut = () => {};
-/** @param {() => void} action Called when the server does not know who asks. */
+/** @param {() => void} action Called when the login has expired. */
 export function whenSignedOut(action) {
   onSignedOut = action;
 }
 
 /**
- * Make the path of an operation; each value is escaped.
+ * The path of an operation, with escaped values.
  * @param {TemplateStringsArray} texts
  * @param {string[]} values
  */
@@ -80,7 +79,7 @@ export async function call(method, where, { query, body, signal, headers = {} } 
     });
   } catch (error) {
     if (signal?.aborted) throw error;
-    throw new ApiError(0, { message: "the server cannot be reached", kind: "unreachable" });
+    throw new ApiError(0, { message: "cannot reach the server", kind: "unreachable" });
   }
   return read(answer);
 }
@@ -106,7 +105,7 @@ export const put = (where, body, query) => call("PUT", where, { body, query });
 export const remove = (where, query, body) => call("DELETE", where, { query, body });
 
 /**
- * Get all pages of a list, up to a bound.
+ * Get all pages of a list, up to a limit.
  * @param {string} where
  * @param {Query} [query]
  * @param {number} [most]
@@ -124,7 +123,7 @@ export async function getAll(where, query = {}, most = 2000) {
 }
 
 /**
- * Upload a file. `fetch` does not say how far it is.
+ * Upload a file. `fetch` cannot report progress.
  * @param {string} where
  * @param {Query} query
  * @param {File} file
@@ -143,11 +142,11 @@ export function upload(where, query, file, onProgress) {
       try {
         body = JSON.parse(request.responseText);
       } catch {
-        // Its text is shown as it is.
+        // Shown as text.
       }
       return reject(new ApiError(request.status, body));
     };
-    request.onerror = () => reject(new ApiError(0, { message: "the connection broke" }));
+    request.onerror = () => reject(new ApiError(0, { message: "connection lost" }));
     request.onabort = () => reject(new ApiError(0, { message: "cancelled", kind: "cancelled" }));
     request.send(file);
   });
@@ -155,28 +154,28 @@ export function upload(where, query, file, onProgress) {
 }
 
 /**
- * The text that a person sees for an error: what happened, and what to do.
+ * The message for an error: what happened, and what to do.
  * @param {any} error
  * @returns {{title: string, advice: string}}
  */
 export function explain(error) {
   if (!(error instanceof ApiError)) {
-    return { title: "This page has a fault", advice: String(error?.message ?? error) };
+    return { title: "Error in this page", advice: String(error?.message ?? error) };
   }
   const detail = error.detail && error.detail !== error.message ? error.detail : "";
   if (error.kind === "cancelled") return { title: "Cancelled", advice: "" };
   if (error.status === 0)
-    return { title: capital(error.message), advice: "Check that it runs and that you are online, then try again." };
+    return { title: capital(error.message), advice: "Check your connection and the server, then try again." };
   if (error.kind === "denied")
     return {
-      title: "You may not do this",
+      title: "Permission denied",
       advice: `${detail || error.message}. Ask an administrator for a policy that allows it.`,
     };
   if (error.kind === "ref_not_found" || error.kind === "branch_not_found")
-    return { title: capital(detail || error.message), advice: "It may have been deleted, or mistyped: pick another one." };
+    return { title: capital(detail || error.message), advice: "It may be deleted or misspelled: pick another ref." };
   if (error.status === 429 || error.status === 503)
     return { title: "The server is busy", advice: `${detail || error.message}. Try again in a moment.` };
-  if (error.status >= 500) return { title: "The server failed", advice: detail || error.message };
+  if (error.status >= 500) return { title: "Server error", advice: detail || error.message };
   return { title: capital(error.message), advice: detail };
 }
 

@@ -1,4 +1,4 @@
-// The parts that pages are made of.
+// Components shared by pages.
 
 import { html, useEffect, useLayoutEffect, useRef, useState } from "./vendor/preact-htm.js";
 import { explain } from "./api.js";
@@ -17,8 +17,8 @@ export async function copyText(text) {
     await navigator.clipboard.writeText(text);
     notify("Copied");
   } catch {
-    // Browsers give pages the clipboard only over TLS and on this machine.
-    notify("The browser does not let this page copy: select the text and copy it", "failed");
+    // Browsers allow clipboard access only over TLS and on localhost.
+    notify("Cannot access the clipboard: select the text and copy it manually", "failed");
   }
 }
 
@@ -57,7 +57,7 @@ export function Loading({ rows = 5 }) {
 }
 
 /**
- * What a loaded value looks like: itself, an error, or a wait.
+ * A loaded value, its error, or a placeholder while loading.
  * @param {{of: {data: any, error: any, loading: boolean, reload: () => void}, children: (data: any) => any, rows?: number}} props
  */
 export function Shown({ of, children, rows }) {
@@ -80,7 +80,7 @@ export function More({ of, what = "more" }) {
 }
 
 /**
- * A button that says why it cannot be pressed.
+ * A button; `why` is the reason if it is disabled.
  * @param {{children?: any, icon?: string, why?: string, kind?: string, disabled?: boolean, [more: string]: any}} props
  */
 export function Button({ children, icon, why, kind = "", disabled, ...more }) {
@@ -142,7 +142,7 @@ export function Pairs({ label, pairs, onInput }) {
 export const asRecord = (pairs) => Object.fromEntries(pairs.filter(([name]) => name));
 
 /**
- * A window over the page. It closes by Escape, by its button, and when it is done.
+ * A modal dialog, closed by Escape or its button.
  * @param {{title: string, onClose: () => void, children?: any, wide?: boolean}} props
  */
 export function Dialog({ title, onClose, children, wide }) {
@@ -160,7 +160,7 @@ export function Dialog({ title, onClose, children, wide }) {
 }
 
 /**
- * A window that asks before something is done.
+ * A dialog with a form.
  * @param {{title: string, action: {busy: boolean, error: any}, onSubmit: () => void, onClose: () => void, label: string, kind?: string, why?: string, children?: any, wide?: boolean}} props
  */
 export function Form({ title, action, onSubmit, onClose, label, kind = "primary", why, children, wide }) {
@@ -179,7 +179,7 @@ export function Form({ title, action, onSubmit, onClose, label, kind = "primary"
 }
 
 /**
- * A list of choices under a button.
+ * A dropdown menu.
  * @param {{label: any, title?: string, children: (close: () => void) => any, kind?: string}} props
  */
 export function Menu({ label, title, children, kind = "" }) {

@@ -1,4 +1,4 @@
-// What differs: paths, and rows of tables.
+// Differences of paths, and of rows of tables.
 
 import { html, useState } from "./vendor/preact-htm.js";
 import { get, path } from "./api.js";
@@ -9,11 +9,11 @@ import { Link, inRepository } from "./router.js";
 import { useList, useLoad } from "./state.js";
 
 /** @type {Record<string, [string, string]>} */
-const KINDS = { added: ["A", "added"], changed: ["M", "changed"], removed: ["D", "removed"], conflict: ["C", "in conflict"] };
+const KINDS = { added: ["A", "added"], changed: ["M", "changed"], removed: ["D", "removed"], conflict: ["C", "conflicting"] };
 const COMPARED = new Set(["parquet", "csv", "tsv", "arrow", "feather", "jsonl", "ndjson"]);
 
 /**
- * A list of differences. Tables can be opened to see which rows differ.
+ * A list of differences. Tables can be compared row by row.
  * @param {{name: string, where: string, query?: any, left: string, right: string, empty: any, tools?: (item: any) => any}} props
  *   `left` and `right` are refs whose objects are compared row by row.
  */
@@ -22,9 +22,9 @@ export function Differences({ name, where, query = {}, left, right, empty, tools
   const list = useList(where, { ...query, prefix }, 100);
   const kinds = list.items.reduce((/** @type {Record<string, number>} */ all, each) => ({ ...all, [each.type]: (all[each.type] ?? 0) + 1 }), {});
   return html`<section class="card"><header><div class="row small">${Object.entries(kinds).map(([kind, amount]) => html`<span key=${kind} class="row"><span class=${`swatch ${kind}`}>${KINDS[kind]?.[0] ?? "?"}</span>${amount} ${KINDS[kind]?.[1] ?? kind}</span>`)}${list.hasMore && html`<span class="soft">so far</span>`}</div>
-      <${Filter} label="Paths that begin with" value=${prefix} onInput=${setPrefix} /></header>
+      <${Filter} label="Filter by path prefix" value=${prefix} onInput=${setPrefix} /></header>
     ${list.error ? html`<div class="pad"><${ErrorBox} error=${list.error} retry=${list.reload} /></div>` : !list.data ? html`<${Loading} rows=${5} />` : list.items.length === 0
-      ? prefix ? html`<${Empty} icon="search" title=${`No change begins with “${prefix}”`}><button onClick=${() => setPrefix("")}>Show all</button><//>` : empty
+      ? prefix ? html`<${Empty} icon="search" title=${`No changes below “${prefix}”`}><button onClick=${() => setPrefix("")}>Show all</button><//>` : empty
       : html`<ul class="items">${list.items.map((each) => html`<${Item} key=${each.path} name=${name} item=${each} left=${left} right=${right} tools=${tools} />`)}</ul>`}
     <${More} of=${list} what="more changes" /></section>`;
 }
@@ -58,11 +58,11 @@ function RowDifferences({ name, place, left, right }) {
     <header><div class="row small"><strong>${rowsOf(data.left_rows)} → ${rowsOf(data.right_rows)}</strong><span>${some(data, data.added)} added</span><span>${some(data, data.removed)} removed</span>${data.keys.length > 0 && html`<span>${some(data, data.changed)} changed</span>`}</div>
       ${(data.complete || data.keys.length > 0) && html`<fieldset class="row small"><legend class="unseen">Key columns</legend><span class="soft">Key columns</span>${data.shared_columns.slice(0, 12).map((/** @type {string} */ column) => html`<label key=${column} class="check"><input type="checkbox" checked=${data.keys.includes(column)}
         onInput=${(/** @type {any} */ event) => setKeys(event.target.checked ? [...data.keys, column] : data.keys.filter((/** @type {string} */ each) => each !== column))} /> ${column}</label>`)}</fieldset>`}</header>
-    ${!data.complete && html`<div class="pad"><div class="notice warn"><${Icon} name="warning" /><div><strong>The tables were not compared as a whole</strong><p>${data.limit}</p></div></div></div>`}
+    ${!data.complete && html`<div class="pad"><div class="notice warn"><${Icon} name="warning" /><div><strong>Comparison is incomplete</strong><p>${data.limit}</p></div></div></div>`}
     ${data.schema.length > 0 && html`<p class="pad small">${data.schema.map((/** @type {string} */ text) => html`<span key=${text} class="badge warn">${text}</span> `)}</p>`}
-    ${data.rows.length === 0 ? data.complete ? html`<${Empty} icon="check" title="Same rows"><p>${data.schema.length ? "Only the columns differ." : "Only the order of rows or the file encoding differs."}</p><//>`
-        : html`<${Empty} icon="table" title="No single row can be shown"><p>Rows that were not read can be equal or different. Compare these versions with a program.</p><//>`
-      : html`<div class="preview" tabindex="0" role="region" aria-label="Rows that differ"><table><thead><tr><th><span class="unseen">What happened</span></th>${data.columns.map((/** @type {string} */ column, /** @type {number} */ at) => html`<th key=${column} class=${sideOf(data, at)}><strong>${column}</strong></th>`)}</tr></thead>
+    ${data.rows.length === 0 ? data.complete ? html`<${Empty} icon="check" title="No row differences"><p>${data.schema.length ? "Same rows; only the columns differ." : "Same rows; order or file encoding differs."}</p><//>`
+        : html`<${Empty} icon="table" title="No rows to show"><p>Rows that were not read may differ. Compare these versions with a program.</p><//>`
+      : html`<div class="preview" tabindex="0" role="region" aria-label="Changed rows"><table><thead><tr><th><span class="unseen">Change</span></th>${data.columns.map((/** @type {string} */ column, /** @type {number} */ at) => html`<th key=${column} class=${sideOf(data, at)}><strong>${column}</strong></th>`)}</tr></thead>
         <tbody>${data.rows.map((/** @type {any} */ row, /** @type {number} */ at) => html`<tr key=${at} class=${row.kind}><td>${{ added: "+", removed: "−", changed: "±" }[/** @type {"added"} */ (row.kind)]}</td>${data.columns.map((/** @type {string} */ column, /** @type {number} */ each) => html`<${Cell} key=${column} row=${row} at=${each} side=${sideOf(data, each)} />`)}</tr>`)}</tbody></table></div>`}
     ${data.note && html`<p class="pad soft small">${data.note}</p>`}</div>`}<//>`;
 }
@@ -77,7 +77,7 @@ function Cell({ row, at, side }) {
 
 /** @param {{conflicts: string[], total: number, name: string, left: string, right: string}} props */
 export function Conflicts({ conflicts, total, name, left, right }) {
-  return html`<section class="card"><header><h2>${counted(total, "conflict")}: both sides changed these</h2></header>
+  return html`<section class="card"><header><h2>${counted(total, "conflict")}</h2></header>
     <ul class="items">${conflicts.map((each) => html`<li key=${each}><span class="swatch conflict">C</span><span class="grow mono">${each}</span>
       <${Link} class="small" href=${inRepository(name, "object", { ref: left, path: each })}><${Icon} name="file" /> source<//>
       <${Link} class="small" href=${inRepository(name, "object", { ref: right, path: each })}><${Icon} name="file" /> destination<//></li>`)}</ul>

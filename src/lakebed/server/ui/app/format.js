@@ -1,4 +1,4 @@
-// Numbers, times and ids, as people read them.
+// Formats of numbers, times and ids.
 
 const UNITS = ["B", "kB", "MB", "GB", "TB", "PB"];
 
@@ -36,7 +36,7 @@ const STEPS = [
 ];
 
 /**
- * How long ago a moment was.
+ * Time since a moment.
  * @param {number} moment in seconds since 1970
  * @param {number} [now]
  */

@@ -1,4 +1,4 @@
-// Where the lines of a commit graph run. One row for each commit, newest first.
+// Layout of the commit graph: one row per commit, newest first.
 
 /** @typedef {{lane: number, lines: {from: number, to: number, half: "top" | "bottom", colour: number}[], width: number}} Row */
 
@@ -7,7 +7,7 @@
  * @returns {Row[]}
  */
 export function layOut(commits) {
-  /** The commit that each lane waits for. @type {(string | null)[]} */
+/** The next commit of each lane. @type {(string | null)[]} */
   let lanes = [];
   return commits.map((commit) => {
     const before = lanes;

@@ -1,4 +1,4 @@
-// The app: which page belongs to an address, and the frame around it.
+// The app: routes, navigation and frame.
 
 import { html, render, useEffect, useErrorBoundary, useLayoutEffect, useRef, useState } from "./vendor/preact-htm.js";
 import { get, path, whenSignedOut } from "./api.js";
@@ -8,7 +8,7 @@ import { Link, go, here, inRepository, match, to, usePlace } from "./router.js";
 import { dismiss, hasFeature, useLoad, useNotes } from "./state.js";
 
 /**
- * A page whose module is loaded when it is first shown.
+ * A page whose module is loaded on first use.
  * @param {() => Promise<any>} load
  */
 function later(load) {
@@ -28,8 +28,8 @@ function later(load) {
       );
     }, []);
     if (failed)
-      return html`<${Empty} icon="warning" title="This page could not be loaded"><p>The server may have a new version, or cannot be reached.</p>
-        <button onClick=${() => window.location.reload()}>Load it again</button><//>`;
+      return html`<${Empty} icon="warning" title="Cannot load this page"><p>The server may be unreachable, or have a new version.</p>
+        <button onClick=${() => window.location.reload()}>Reload</button><//>`;
     return Page ? html`<${Page} ...${props} />` : html`<div class="card"><${Loading} rows=${6} /></div>`;
   };
 }
@@ -62,7 +62,7 @@ const About = later(() => import("./pages/about.js").then((module) => module.Abo
 const Login = later(() => import("./pages/login.js").then((module) => module.Login));
 const Setup = later(() => import("./pages/login.js").then((module) => module.Setup));
 
-/** Pages of a repository: address, name, picture, feature. Those without a name have no link. */
+/** Pages of a repository: path, name, icon, feature. Pages without a name have no link. */
 /** @type {[string, any, string?, string?, string?][]} */
 const REPOSITORY_PAGES = [
   ["objects", Objects, "Objects", "folder"],
@@ -127,7 +127,7 @@ function redirect(address) {
 }
 
 /**
- * The links beside a page. On narrow windows they are a row, of which only a part is seen.
+ * Navigation beside a page; a scrolling row on narrow windows.
  * @param {{label: string, children?: any}} props
  */
 function Rail({ label, children }) {
@@ -157,7 +157,7 @@ function administered(page) {
 function inFrame(page) {
   return ({ parts, query }) => {
     const name = parts.repository;
-    // The page does not wait for it: what it lists is asked for at the same time.
+    // Loaded in parallel with the page's content.
     const repository = useLoad((signal) => get(path`/repositories/${name}`, {}, signal), name);
     const ref = query.get("ref") ?? undefined;
     return html`<div class="frame">
@@ -169,13 +169,13 @@ function inFrame(page) {
         return html`<${Link} key=${address} href=${inRepository(name, address, keepsRef ? { ref } : {})} aria-current=${isCurrent ? "page" : undefined}><${Icon} name=${icon} />${label}<//>`;
       })}<//>
       <main id="main">${repository.error?.status === 404
-        ? html`<${Empty} icon="repository" title=${`There is no repository ${name}`}><p>It may have been deleted, or you may not see it.</p><${Link} class="button" href="/repositories">All repositories<//><//>`
+        ? html`<${Empty} icon="repository" title=${`Repository ${name} not found`}><p>It may be deleted, or you lack the permission to see it.</p><${Link} class="button" href="/repositories">All repositories<//><//>`
         : html`<${Guarded} page=${page} name=${name} repository=${repository} parts=${parts} query=${query} />`}</main>
     </div>`;
   };
 }
 
-/** A page, or the fault that it has. @param {{page: any, [more: string]: any}} props */
+/** A page, or its error. @param {{page: any, [more: string]: any}} props */
 function Guarded({ page: Page, ...props }) {
   const [fault, reset] = useErrorBoundary();
   if (fault) return html`<${ErrorBox} error=${fault} retry=${reset} />`;
@@ -183,8 +183,8 @@ function Guarded({ page: Page, ...props }) {
 }
 
 function Missing() {
-  return html`<div class="frame alone"><main id="main"><${Empty} icon="search" title="There is no such page">
-    <p>The address may be mistyped: ${here().path}</p><${Link} class="button" href="/repositories">All repositories<//><//></main></div>`;
+  return html`<div class="frame alone"><main id="main"><${Empty} icon="search" title="Page not found">
+    <p>No page at ${here().path}. Check the URL.</p><${Link} class="button" href="/repositories">All repositories<//><//></main></div>`;
 }
 
 function Notes() {
@@ -206,7 +206,7 @@ const KEYS = [
   ["g d", "compare"],
   ["g s", "settings"],
   ["g r", "all repositories"],
-  ["Esc", "close a window or a menu"],
+  ["Esc", "close a dialog or menu"],
 ];
 /** @type {Record<string, string>} */
 const JUMPS = { o: "objects", u: "changes", c: "commits", b: "branches", t: "tags", d: "compare", s: "settings" };
@@ -217,7 +217,7 @@ function useKeyboard(showHelp) {
     let before = "";
     const press = (/** @type {KeyboardEvent} */ event) => {
       const target = /** @type {HTMLElement} */ (event.target);
-      // What was focused in a window that has just been closed stays so until the next frame.
+      // Focus stays in a closing dialog until the next frame.
       if (event.metaKey || event.ctrlKey || event.altKey || target.closest("input, textarea, select, dialog[open]")) return;
       const last = before;
       before = event.key;
@@ -247,8 +247,8 @@ function Bar({ repository, onHelp }) {
     <div class="trail">${repository
       ? html`<${Link} href=${inRepository(repository, "objects")}>${repository}<//>`
       : html`<${Link} href="/repositories">Repositories<//>`}</div>
-    <button class="bare wide-only" onClick=${onHelp} aria-label="Keyboard help" title="Keyboard help"><kbd>?</kbd></button>
-    <${Menu} kind="bare" title=${`You: ${user.data?.user.id ?? ""}`} label=${html`<${Icon} name="user" /><span class="wide-only">${user.data?.user.id ?? ""}</span><${Icon} name="down" />`}>
+    <button class="bare wide-only" onClick=${onHelp} aria-label="Keyboard shortcuts" title="Keyboard shortcuts"><kbd>?</kbd></button>
+    <${Menu} kind="bare" title=${`Account: ${user.data?.user.id ?? ""}`} label=${html`<${Icon} name="user" /><span class="wide-only">${user.data?.user.id ?? ""}</span><${Icon} name="down" />`}>
       ${(/** @type {() => void} */ close) => html`
         ${user.data && html`<p>Signed in as <strong>${user.data.user.id}</strong></p>`}
         ${ADMIN_PAGES.map(([address, name, icon]) => html`<${Link} key=${address} href=${address} onClickCapture=${close}><${Icon} name=${icon} />${name}<//>`)}
@@ -271,7 +271,7 @@ function App() {
   const Page = found?.page ?? Missing;
   return html`<${Bar} repository=${found?.parts.repository} onHelp=${() => setHelp(true)} />
     <${Page} key=${place.path} parts=${found?.parts ?? {}} query=${place.query} />
-    ${help && html`<${Dialog} title="Keyboard" onClose=${() => setHelp(false)}><dl class="facts keys">${KEYS.map(
+    ${help && html`<${Dialog} title="Keyboard shortcuts" onClose=${() => setHelp(false)}><dl class="facts keys">${KEYS.map(
       ([key, what]) => [html`<dt key=${key}>${key.split(" ").map((each) => html`<kbd>${each}</kbd> `)}</dt>`, html`<dd>${what}</dd>`],
     )}</dl><//>`}
     <${Notes} />`;

@@ -1,4 +1,4 @@
-// Lists of users, groups and policies, and what belongs to whom.
+// Lists of users, groups and policies, and their relations.
 
 import { html, useState } from "./vendor/preact-htm.js";
 import { call, post, remove } from "./api.js";
@@ -15,15 +15,15 @@ export function Entities({ title, what, note, icon, where, page, onCreate, versi
   const [text, setText] = useState("");
   const list = useList(where, { prefix: text });
   const create = html`<${Button} kind="primary" icon="plus" onClick=${onCreate}>Create ${what}<//>`;
-  return html`<${Heading} title=${title} note=${note}><${Filter} label="Names that begin with" value=${text} onInput=${setText} />${create}<//>
-    <section class="card" key=${version}><${Shown} of=${list}>${() => list.items.length === 0 ? html`<${Empty} icon=${icon} title=${text ? `None begins with “${text}”` : `No ${title.toLowerCase()} yet`} />`
+  return html`<${Heading} title=${title} note=${note}><${Filter} label="Search by prefix" value=${text} onInput=${setText} />${create}<//>
+    <section class="card" key=${version}><${Shown} of=${list}>${() => list.items.length === 0 ? html`<${Empty} icon=${icon} title=${text ? `No match for “${text}”` : `No ${title.toLowerCase()} yet`} />`
       : html`<ul class="items">${list.items.map((each) => html`<li key=${each.id}><span class="soft"><${Icon} name=${icon} /></span><div class="grow"><${Link} href=${`${page}/${encodeURIComponent(each.id)}`}><strong>${each.id}</strong><//>${each.description && html`<div class="soft small">${each.description}</div>`}</div>${each.creation_date && html`<span class="soft small wide-only">created <${Time} at=${each.creation_date} /></span>`}</li>`)}</ul><${More} of=${list} />`}<//></section>`;
 }
 
 /**
- * What belongs to a user or a group, with a way to add and to remove.
+ * Related items of a user or a group, with buttons to add and remove.
  * @param {{title: string, icon: string, where: string, all: string, change: (id: string) => string, page: string, empty: string, onChange?: () => void}} props
- *   `where` lists them, `all` those that can be added, `change` is the address for PUT and DELETE.
+ *   `where` lists them, `all` lists candidates, `change` is the path for PUT and DELETE.
  */
 export function Belonging({ title, icon, where, all, change, page, empty, onChange }) {
   const list = useList(where, {});
@@ -52,8 +52,8 @@ function Adding({ title, all, change, there, onClose, onDone }) {
   const action = useAction();
   const free = list.items.filter((each) => !there.includes(each.id));
   const submit = async () => (await action.run(() => call("PUT", change(chosen)))) && onDone();
-  return html`<${Form} title=${`${title}: add one`} label="Add" action=${action} onClose=${onClose} onSubmit=${submit} why=${chosen ? "" : free.length ? "Choose one" : "There is none left to add"}>
-    <${Field} label="Which" value=${chosen} onInput=${setChosen} options=${[["", "choose…"], ...free.map((each) => [each.id, each.id])]} /><//>`;
+  return html`<${Form} title=${`Add to ${title.toLowerCase()}`} label="Add" action=${action} onClose=${onClose} onSubmit=${submit} why=${chosen ? "" : free.length ? "Choose an item" : "Nothing left to add"}>
+    <${Field} label="Item" value=${chosen} onInput=${setChosen} options=${[["", "choose…"], ...free.map((each) => [each.id, each.id])]} /><//>`;
 }
 
 /** @param {{what: string, where: string, page: string, withDescription?: boolean, onClose: () => void}} props */
@@ -64,7 +64,7 @@ export function CreateForm({ what, where, page, withDescription, onClose }) {
   const submit = async () => {
     if (await action.run(() => post(where, withDescription && text ? { id, description: text } : { id }))) go(`${page}/${encodeURIComponent(id)}`);
   };
-  return html`<${Form} title=${`Create a ${what}`} label="Create" action=${action} onClose=${onClose} onSubmit=${submit} why=${id.trim() ? "" : "Give it a name"}>
+  return html`<${Form} title=${`Create a ${what}`} label="Create" action=${action} onClose=${onClose} onSubmit=${submit} why=${id.trim() ? "" : "Enter a name"}>
     <${Field} label="Name" value=${id} onInput=${setId} />${withDescription && html`<${Field} label="Description" value=${text} onInput=${setText} />`}<//>`;
 }
 

@@ -1,4 +1,4 @@
-// What is in an object, as the server shows it: bounded rows, text, or a picture.
+// Previews of objects: rows, text, or an image.
 
 import { html, useState } from "./vendor/preact-htm.js";
 import { get, path, url } from "./api.js";
@@ -27,7 +27,7 @@ export function Preview({ name, of, path_, plain }) {
   return html`<${Empty} icon="file" title="No preview">${html`<p>${data.reason}</p><a class="button" download href=${url(path`/repositories/${name}/refs/${of}/objects`, { path: path_ })}>Download</a>`}<//>`;
 }
 
-/** Whether the values of a type are numbers, in Arrow's words. @param {string} type */
+/** Whether an Arrow type is numeric. @param {string} type */
 export const isNumber = (type) => /^(u?int|float|half|double|decimal)/.test(type);
 
 /** @param {{of: any, onOffset: (offset: number) => void}} props */
@@ -35,7 +35,7 @@ function Rows({ of, onOffset }) {
   const last = of.offset + of.rows.length;
   const side = of.columns.map((/** @type {any} */ column) => (isNumber(column.type) ? "number" : ""));
   return html`<header><div class="row"><${Badge} tone="accent">${of.format}<//>
-      <span class="grow soft small">${of.row_count !== null ? counted(of.row_count, "row") : "rows are not counted"} · ${counted(of.columns.length, "column")}${of.hidden_columns ? ` of ${of.columns.length + of.hidden_columns}` : ""}${Object.entries(of.layout).map(([key, value]) => ` · ${key} ${value}`)}</span></div>
+      <span class="grow soft small">${of.row_count !== null ? counted(of.row_count, "row") : "row count unknown"} · ${counted(of.columns.length, "column")}${of.hidden_columns ? ` of ${of.columns.length + of.hidden_columns}` : ""}${Object.entries(of.layout).map(([key, value]) => ` · ${key} ${value}`)}</span></div>
     <div class="row"><span class="soft small">${of.rows.length ? `${count(of.offset + 1)}–${count(last)}` : "no rows"}</span>
       <button disabled=${of.offset === 0} onClick=${() => onOffset(Math.max(0, of.offset - ROWS))}>Previous</button>
       <button disabled=${!of.has_more} onClick=${() => onOffset(last)}>Next</button></div></header>
@@ -61,7 +61,7 @@ function Statistics({ of }) {
 function Histogram({ of }) {
   const most = Math.max(...of.counts, 1);
   const width = 100 / of.counts.length;
-  return html`<svg class="bars" viewBox="0 0 100 24" preserveAspectRatio="none" role="img" aria-label=${`How often values of ${of.of === "file" ? "the file" : "these rows"} occur, from ${of.minimum} to ${of.maximum}`}>${of.counts.map(
+  return html`<svg class="bars" viewBox="0 0 100 24" preserveAspectRatio="none" role="img" aria-label=${`Histogram of ${of.of === "file" ? "the file" : "these rows"}, from ${of.minimum} to ${of.maximum}`}>${of.counts.map(
     (/** @type {number} */ value, /** @type {number} */ at) => html`<rect key=${at} x=${at * width} width=${width - 1} y=${24 - (24 * value) / most} height=${(24 * value) / most} />`,
   )}</svg>`;
 }
@@ -69,7 +69,7 @@ function Histogram({ of }) {
 const TAGS = new Set(["p", "h1", "h2", "h3", "h4", "h5", "h6", "ul", "ol", "li", "pre", "code", "em", "strong", "s", "blockquote", "hr", "br", "table", "thead", "tbody", "tr", "th", "td", "a"]);
 
 /**
- * Markdown as the server read it: a tree of a few tags, never markup.
+ * Markdown parsed by the server: a tree of a few tags, never markup.
  * @param {{nodes: any[]}} props
  * @returns {any}
  */

@@ -1,4 +1,4 @@
-// Choosing a branch, a tag or a commit.
+// Picker of a branch, tag or commit.
 
 import { html, useState } from "./vendor/preact-htm.js";
 import { get, path } from "./api.js";
@@ -23,7 +23,7 @@ export function RefName({ of }) {
  */
 export function RefPicker({ name, value, onPick, label = "Ref", branchesOnly = false }) {
   const isCommit = looksLikeCommit(value);
-  const shown = html`<${Icon} name=${isCommit ? "commit" : "branch"} /><span>${value ? (isCommit ? short(value) : value) : "choose"}</span><${Icon} name="down" />`;
+  const shown = html`<${Icon} name=${isCommit ? "commit" : "branch"} /><span>${value ? (isCommit ? short(value) : value) : "Choose"}</span><${Icon} name="down" />`;
   return html`<div class="picker"><${Menu} label=${shown} title=${`${label}: ${value || "choose"}`}>
     ${(/** @type {() => void} */ close) => html`<${Choices} name=${name} value=${value} branchesOnly=${branchesOnly} onPick=${(/** @type {string} */ ref) => {
       remember(`refs.${name}`, ref);
@@ -51,7 +51,7 @@ function Choices({ name, value, branchesOnly, onPick }) {
     const chosen = branchesOnly || found.data?.branches.some((/** @type {any} */ each) => each.id === text) ? first?.id : text;
     if (chosen) onPick(chosen);
   };
-  return html`<form onSubmit=${submit}><input ref=${(/** @type {any} */ field) => field && !text && field.focus()} aria-label="Find a ref" placeholder=${branchesOnly ? "Find a branch" : "Find, or type any ref: main~2, an id"}
+  return html`<form onSubmit=${submit}><input ref=${(/** @type {any} */ field) => field && !text && field.focus()} aria-label="Find a ref" placeholder=${branchesOnly ? "Find a branch" : "Find, or enter a ref: main~2, a commit id"}
       value=${text} onInput=${(/** @type {any} */ event) => setText(event.target.value)} /></form>
     <div class="list">
       ${recent.length > 0 && html`<p>Recent</p>${recent.map((ref) => html`<${Choice} key=${`r${ref}`} icon=${looksLikeCommit(ref) ? "commit" : "branch"} ref_=${ref} value=${value} onPick=${onPick} />`)}`}
@@ -60,7 +60,7 @@ function Choices({ name, value, branchesOnly, onPick }) {
         ${found.data.branches.map((/** @type {any} */ each) => html`<${Choice} key=${each.id} icon="branch" ref_=${each.id} value=${value} onPick=${onPick} />`)}
         ${found.data.tags.length > 0 && html`<p>Tags</p>`}
         ${found.data.tags.map((/** @type {any} */ each) => html`<${Choice} key=${`t${each.id}`} icon="tag" ref_=${each.id} value=${value} onPick=${onPick} />`)}
-        ${found.data.branches.length + found.data.tags.length === 0 && html`<p>${branchesOnly ? "No branch begins so." : "No branch or tag begins so. Enter takes the text as a ref."}</p>`}`}
+        ${found.data.branches.length + found.data.tags.length === 0 && html`<p>${branchesOnly ? "No match." : "No match. Press Enter to use it as a ref."}</p>`}`}
     </div>`;
 }
 

@@ -1,4 +1,4 @@
-// Where the reader is. Addresses are those of lakeFS's pages, so links of its tools work.
+// The current location. URLs are those of lakeFS's pages, so links of its tools work.
 
 import { html, useLayoutEffect, useState } from "./vendor/preact-htm.js";
 
@@ -14,7 +14,7 @@ export function here() {
 }
 
 /**
- * Go to an address of the app.
+ * Navigate to a URL of the app.
  * @param {string} address
  * @param {{replace?: boolean}} [options]
  */
@@ -28,7 +28,7 @@ export function go(address, { replace = false } = {}) {
 /** @returns {Place} */
 export function usePlace() {
   const [place, setPlace] = useState(here);
-  // Before the effects of pages: one of them may lead to another page at once.
+  // Before the effects of pages: these may navigate immediately.
   useLayoutEffect(() => {
     const update = () => setPlace(here());
     listeners.add(update);
@@ -42,7 +42,7 @@ export function usePlace() {
 }
 
 /**
- * An address with a query; what is empty is left out.
+ * A URL with a query, without empty parameters.
  * @param {string} path
  * @param {Record<string, string | undefined | null>} [query]
  */
@@ -59,7 +59,7 @@ export function inRepository(repository, page, query) {
 }
 
 /**
- * A link inside the app. Clicks with a modifier key are the browser's.
+ * A link inside the app. The browser handles clicks with a modifier key.
  * @param {{href: string, children?: any, [more: string]: any}} props
  */
 export function Link({ href, children, ...more }) {
@@ -74,7 +74,7 @@ export function Link({ href, children, ...more }) {
 }
 
 /**
- * Find the page of a path. `{name}` in a pattern is one part; `{name*}` is the rest.
+ * Find the page of a path. `{name}` in a pattern matches one part.
  * @template T
  * @param {[string, T][]} table
  * @param {string} path

@@ -1,4 +1,4 @@
-// How to use an object, or a folder, from programs.
+// Code snippets for an object or a folder.
 
 import { html, useState } from "./vendor/preact-htm.js";
 import { Code, Dialog } from "./components.js";
@@ -29,7 +29,7 @@ function texts(name, ref, place) {
 export function Snippets({ name, of, path_, onClose }) {
   const all = texts(name, of, path_);
   const [chosen, setChosen] = useState("lakebed");
-  return html`<${Dialog} title="Use it from" onClose=${onClose} wide>
+  return html`<${Dialog} title="Code snippets" onClose=${onClose} wide>
     <div class="tabs" role="tablist">${Object.keys(all).map((each) => html`<button key=${each} role="tab" aria-selected=${each === chosen} onClick=${() => setChosen(each)}>${each}</button>`)}</div>
-    <${Code} text=${all[chosen]} /><p class="hint">Keys are under “My keys”. A commit id in place of a branch gives the same bytes for ever.</p><//>`;
+    <${Code} text=${all[chosen]} /><p class="hint">Create keys under “My keys”. Use a commit id instead of a branch for immutable data.</p><//>`;
 }

@@ -1,4 +1,4 @@
-// Hooks for data that comes from the server, and the few things that the whole app shares.
+// Hooks for data of the server, and state shared by the whole app.
 
 import { useCallback, useEffect, useRef, useState } from "./vendor/preact-htm.js";
 import { ApiError, explain, get } from "./api.js";
@@ -9,8 +9,7 @@ import { ApiError, explain, get } from "./api.js";
  */
 
 /**
- * Load something, again whenever what it depends on changes. What was there stays while it is
- * loaded again for the same key.
+ * Load a value, again when the key changes. While reloading the same key, the old value is shown.
  * @template T
  * @param {(signal: AbortSignal) => Promise<T>} load
  * @param {string} key
@@ -35,13 +34,13 @@ export function useLoad(load, key) {
     return () => controller.abort();
   }, [key, round]);
   const reload = useCallback(() => setRound((value) => value + 1), []);
-  // The first render for a new key must not show what belongs to the old one.
+  // The first render for a new key must not show the old value.
   if (state.key !== key) return { data: undefined, error: null, loading: true, reload };
   return { data: state.data, error: state.error, loading: state.loading, reload };
 }
 
 /**
- * A list that is loaded page by page.
+ * A list, loaded page by page.
  * @param {string} where
  * @param {import("./api.js").Query} query
  * @param {number} [amount]
@@ -72,7 +71,7 @@ export function useList(where, query, amount = 100) {
 }
 
 /**
- * Something that a click does: it is busy meanwhile, and says what went wrong.
+ * An action with its progress and error.
  * @returns {{busy: boolean, error: any, clear: () => void, run: (work: () => Promise<any>) => Promise<boolean>}}
  */
 export function useAction() {
@@ -94,19 +93,19 @@ export function useAction() {
 }
 
 /**
- * Why the reader may not do some things: a sentence for each, empty if they may, and while nobody
- * has answered. Only what the server can tell beforehand, so without a name yet to be chosen.
- * @param {Record<string, [string, string]>} needs the action and the resource that each takes
+ * Missing permissions: a sentence for each action, empty if permitted or not known yet. Covers only
+ * resources known in advance.
+ * @param {Record<string, [string, string]>} needs the required action and resource
  * @returns {Record<string, string>}
  */
 export function useMissing(needs) {
   const asked = Object.values(needs).map(([action, resource]) => `${action} arn:lakefs:${action.startsWith("auth:") ? "auth" : "fs"}:::${resource}`);
   const found = useLoad((signal) => (asked.length ? get("/user", { may: asked }, signal).catch(() => null) : Promise.resolve(null)), asked.join("\n"));
   const denied = found.data?.denied ?? [];
-  return Object.fromEntries(Object.entries(needs).map(([name, [action]], at) => [name, denied.includes(asked[at]) ? `You may not: it takes ${action}. Ask an administrator for it.` : ""]));
+  return Object.fromEntries(Object.entries(needs).map(([name, [action]], at) => [name, denied.includes(asked[at]) ? `Requires the permission ${action}. Ask an administrator.` : ""]));
 }
 
-// Short notes at the edge of the window.
+// Notifications at the edge of the window.
 
 /** @type {Set<(notes: Note[]) => void>} */
 const readers = new Set();
@@ -158,7 +157,7 @@ const FEATURES = new Set(meta("lakebed-features").split(" "));
 /** @param {string} name */
 export const hasFeature = (name) => FEATURES.has(name);
 
-// Small choices of the reader, which may be forgotten at any time. Never keys or tokens.
+// Recent choices of the user. Never keys or tokens.
 
 /** @param {string} name @returns {string[]} */
 export function remembered(name) {
@@ -176,6 +175,6 @@ export function remember(name, value, most = 5) {
   try {
     window.localStorage.setItem(`lakebed.${name}`, JSON.stringify(kept));
   } catch {
-    // A browser that keeps nothing still shows everything.
+    // Optional: the browser may forbid storage.
   }
 }

@@ -1,4 +1,4 @@
-// Uploads of files and folders, a few at a time.
+// Concurrent uploads of files and folders.
 
 import { html, useState } from "./vendor/preact-htm.js";
 import { explain, path, upload } from "./api.js";
@@ -70,7 +70,7 @@ export function Uploads({ of }) {
 }
 
 /**
- * Files that were dropped; folders are walked.
+ * The dropped files, including those in folders.
  * @param {DataTransfer} transfer
  * @returns {Promise<Chosen[]>}
  */

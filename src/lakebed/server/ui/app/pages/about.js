@@ -1,4 +1,4 @@
-// What this server is, and how it is.
+// Version, health and configuration of the server.
 
 import { html } from "../vendor/preact-htm.js";
 import { get } from "../api.js";
@@ -20,21 +20,21 @@ export function About() {
     <div class="columns"><section class="card"><header><h2>Server</h2></header><div class="pad"><${Facts} across of=${{
         Version: VERSION,
         Endpoint: html`<code>${origin}</code>`,
-        Health: ready.data ? html`<${Badge} tone=${ready.data.isReady ? "good" : "bad"}>${ready.data.isReady ? "ready" : "not ready"}<//>` : ready.error ? html`<${Badge} tone="bad">cannot be asked<//>` : "…",
+        Health: ready.data ? html`<${Badge} tone=${ready.data.isReady ? "good" : "bad"}>${ready.data.isReady ? "ready" : "not ready"}<//>` : ready.error ? html`<${Badge} tone="bad">unknown<//>` : "…",
         Actions: hasFeature("actions") ? "on" : "off",
-        "Collects garbage by itself": hasFeature("reclaim") ? "yes" : "no",
+        "Automatic garbage collection": hasFeature("reclaim") ? "yes" : "no",
       }} /></div></section>
       <section class="card"><header><h2>Storage</h2></header><div class="pad"><${Shown} of=${config} rows=${3}>${(/** @type {any} */ found) => html`<${Facts} across of=${{
         Kind: found.storage_config.blockstore_type,
-        "Example of a namespace": html`<code>${found.storage_config.blockstore_namespace_example}</code>`,
+        "Example namespace": html`<code>${found.storage_config.blockstore_namespace_example}</code>`,
         "Presigned URLs": found.storage_config.pre_sign_support ? "yes" : "no",
-        "Uploads in presigned parts": found.storage_config.pre_sign_multipart_upload ? "yes" : "no",
+        "Presigned multipart uploads": found.storage_config.pre_sign_multipart_upload ? "yes" : "no",
       }} />`}<//></div></section></div>
-    <section class="card"><header><h2>Use it from Python</h2></header><div class="pad stack"><p class="soft">The clients of lakeFS work as they are: <code>pip install lakefs</code></p>
+    <section class="card"><header><h2>Use it from Python</h2></header><div class="pad stack"><p class="soft">lakeFS clients work unchanged: <code>pip install lakefs</code></p>
       <${Code} text=${`import lakefs\nfrom lakefs.client import Client\n\nclient = Client(host="${origin}", username="…", password="…")\nfor repository in lakefs.repositories(client=client):\n    print(repository.id)`} /></div></section>
     <section class="card"><header><h2>For programs</h2></header><ul class="items">
-      <li><a href="/docs"><${Icon} name="file" /> docs</a><span class="soft">every operation, to read and to try</span></li>
-      <li><a href="/openapi.json"><${Icon} name="code" /> openapi.json</a><span class="soft">the same for tools</span></li>
-      <li><a href="/metrics"><${Icon} name="info" /> metrics</a><span class="soft">for Prometheus</span></li>
-      <li><a href="/healthcheck"><${Icon} name="check" /> healthcheck</a><span class="soft">whether it is there</span></li></ul></section>`;
+      <li><a href="/docs"><${Icon} name="file" /> docs</a><span class="soft">interactive API reference</span></li>
+      <li><a href="/openapi.json"><${Icon} name="code" /> openapi.json</a><span class="soft">OpenAPI description for tools</span></li>
+      <li><a href="/metrics"><${Icon} name="info" /> metrics</a><span class="soft">Prometheus metrics</span></li>
+      <li><a href="/healthcheck"><${Icon} name="check" /> healthcheck</a><span class="soft">liveness probe</span></li></ul></section>`;
 }

@@ -30,9 +30,9 @@ export function Branches({ name, repository }) {
     setDialog(null);
     list.reload();
   };
-  return html`<${Heading} title="Branches"><${Filter} label="Names that begin with" value=${text} onInput=${setText} />
+  return html`<${Heading} title="Branches"><${Filter} label="Search by prefix" value=${text} onInput=${setText} />
       <${Button} kind="primary" icon="plus" why=${why} onClick=${() => setDialog({ kind: "create" })}>Create branch<//><//>
-    <section class="card"><${Shown} of=${list}>${() => list.items.length === 0 ? html`<${Empty} icon="branch" title=${`No branch begins with “${text}”`} />` : html`<ul class="items">${list.items.map((each) => {
+    <section class="card"><${Shown} of=${list}>${() => list.items.length === 0 ? html`<${Empty} icon="branch" title=${`No match for “${text}”`} />` : html`<ul class="items">${list.items.map((each) => {
       const rule = (rules.data ?? []).find((/** @type {any} */ found) => covers(found.pattern, each.id));
       return html`<li key=${each.id}><span class="soft"><${Icon} name="branch" /></span><div class="grow row"><${Link} href=${inRepository(name, "objects", { ref: each.id })}><strong>${each.id}</strong><//>
           ${each.id === main && html`<${Badge} tone="accent">default<//>`}${rule && html`<${Badge}><${Icon} name="lock" />protected${rule.strict ? ", merges only" : ""}<//>`}</div>
@@ -42,7 +42,7 @@ export function Branches({ name, repository }) {
           <${Link} href=${inRepository(name, "changes", { ref: each.id })}><${Icon} name="changes" />Uncommitted changes<//>
           <${Link} href=${inRepository(name, "commits", { ref: each.id })}><${Icon} name="commit" />Commits<//>
           <${Link} href=${inRepository(name, "compare", { ref: main, compare: each.id })}><${Icon} name="compare" />Compare with ${main}<//>
-          <button disabled=${Boolean(why)} onClick=${() => { close(); setDialog({ kind: "create", source: each.id }); }}><${Icon} name="branch" />Branch from it</button>
+          <button disabled=${Boolean(why)} onClick=${() => { close(); setDialog({ kind: "create", source: each.id }); }}><${Icon} name="branch" />Branch from here</button>
           ${!rule && html`<button onClick=${() => { close(); setDialog({ kind: "protect", branch: each.id }); }}><${Icon} name="lock" />Protect</button>`}
           ${each.id === main ? html`<p>The default branch cannot be deleted.</p>` : html`<button class="danger" disabled=${Boolean(why)} onClick=${() => { close(); setDialog({ kind: "delete", branch: each.id }); }}><${Icon} name="garbage" />Delete</button>`}`}<//></li>`;
     })}</ul><${More} of=${list} what="more branches" />`}<//></section>
@@ -61,10 +61,10 @@ function Creation({ name, source, onClose, onDone }) {
     notify(`Created branch ${text}`);
     onDone();
   };
-  return html`<${Form} title="Create a branch" label="Create" action=${action} onClose=${onClose} onSubmit=${submit} why=${text ? "" : "Give it a name"}>
+  return html`<${Form} title="Create a branch" label="Create" action=${action} onClose=${onClose} onSubmit=${submit} why=${text ? "" : "Enter a name"}>
     <${Field} label="Name" value=${text} onInput=${setText} placeholder="experiment" data-focus />
     <div class="field"><span class="label">From</span><${RefPicker} name=${name} value=${from} label="From" onPick=${setFrom} /></div>
-    <p class="hint">It begins with what is committed there. No object is copied.</p><//>`;
+    <p class="hint">Starts at the commit of this ref. No objects are copied.</p><//>`;
 }
 
 /** @param {{name: string, branch: string, onClose: () => void, onDone: () => void}} props */
@@ -72,7 +72,7 @@ function Deletion({ name, branch, onClose, onDone }) {
   const action = useAction();
   const submit = async () => (await action.run(() => remove(path`/repositories/${name}/branches/${branch}`))) && onDone();
   return html`<${Form} title="Delete a branch" label="Delete" kind="danger" action=${action} onClose=${onClose} onSubmit=${submit}>
-    <p>The branch <strong>${branch}</strong> and what is uncommitted on it will be gone. Its commits stay.</p><//>`;
+    <p>This permanently deletes the branch <strong>${branch}</strong> and its uncommitted changes, but not its commits.</p><//>`;
 }
 
 /** @param {{name: string, branch: string, onClose: () => void, onDone: () => void}} props */
@@ -80,5 +80,5 @@ function Protection({ name, branch, onClose, onDone }) {
   const action = useAction();
   const submit = async () => (await action.run(() => post(path`/repositories/${name}/branch_protection`, { pattern: branch }))) && onDone();
   return html`<${Form} title="Protect a branch" label="Protect" action=${action} onClose=${onClose} onSubmit=${submit}>
-    <p>Nobody can upload to <strong>${branch}</strong>, delete from it or commit to it directly; changes come by merges. Rules for several branches are in the settings.</p><//>`;
+    <p>Only merges can change <strong>${branch}</strong>: uploads, deletions and direct commits are refused. Rules for several branches are in the settings.</p><//>`;
 }

@@ -1,4 +1,4 @@
-// What is uncommitted on a branch.
+// Uncommitted changes of a branch.
 
 import { html, useState } from "../vendor/preact-htm.js";
 import { path, post, put } from "../api.js";
@@ -31,12 +31,12 @@ export function Changes({ name, repository, query }) {
       notifyError(error);
     }
   };
-  return html`<${Heading} title="Uncommitted changes" note="They are visible on this branch, and in no commit yet.">
+  return html`<${Heading} title="Uncommitted changes" note="Changes on this branch that are not in a commit yet.">
       <${RefPicker} name=${name} value=${branch} label="Branch" branchesOnly onPick=${(/** @type {string} */ ref) => go(inRepository(name, "changes", { ref }))} />
       <${Button} icon="undo" kind="danger" why=${why || missing.reset} onClick=${() => setDialog("reset")}>Discard all<//>
       <${Button} icon="commit" kind="primary" why=${why || missing.commit} onClick=${() => setDialog("commit")}>Commit<//><//>
     <${Differences} key=${`${branch} ${round}`} name=${name} where=${path`/repositories/${name}/branches/${branch}/diff`} left=${`${branch}@`} right=${branch}
-      empty=${html`<${Empty} icon="check" title="Nothing is uncommitted"><p>Objects that you upload or delete on ${branch} show up here.</p><${Link} class="button" href=${inRepository(name, "objects", { ref: branch })}>Objects on ${branch}<//><//>`}
+      empty=${html`<${Empty} icon="check" title="No uncommitted changes"><p>Uploads and deletions on ${branch} appear here.</p><${Link} class="button" href=${inRepository(name, "objects", { ref: branch })}>Objects on ${branch}<//><//>`}
       tools=${(/** @type {any} */ item) => html`<${Button} kind="bare" icon="undo" why=${why || missing.reset} aria-label=${`Discard the change of ${item.path}`} onClick=${() => reset(item)} />`} />
     ${dialog === "commit" && html`<${CommitForm} name=${name} branch=${branch} onClose=${() => setDialog("")} onDone=${again} />`}
     ${dialog === "reset" && html`<${ResetForm} name=${name} branch=${branch} onClose=${() => setDialog("")} onDone=${again} />`}`;
@@ -55,10 +55,10 @@ function CommitForm({ name, branch, onClose, onDone }) {
     });
     if (done) onDone();
   };
-  return html`<${Form} title=${`Commit to ${branch}`} label="Commit" action=${action} onClose=${onClose} onSubmit=${submit} why=${message.trim() ? "" : "Say what the commit changes"}>
-    <${Field} label="Message" value=${message} onInput=${setMessage} multiline placeholder="What changes, and why" />
+  return html`<${Form} title=${`Commit to ${branch}`} label="Commit" action=${action} onClose=${onClose} onSubmit=${submit} why=${message.trim() ? "" : "Enter a message"}>
+    <${Field} label="Message" value=${message} onInput=${setMessage} multiline placeholder="Describe the changes and the reason" />
     <${Pairs} label="Metadata" pairs=${pairs} onInput=${setPairs} />
-    <${Check} label="Commit even if nothing changed" value=${empty} onInput=${setEmpty} /><//>`;
+    <${Check} label="Allow an empty commit" value=${empty} onInput=${setEmpty} /><//>`;
 }
 
 /** @param {{name: string, branch: string, onClose: () => void, onDone: () => void}} props */
@@ -66,5 +66,5 @@ function ResetForm({ name, branch, onClose, onDone }) {
   const action = useAction();
   const submit = async () => (await action.run(() => put(path`/repositories/${name}/branches/${branch}`, { type: "reset" }))) && onDone();
   return html`<${Form} title="Discard all changes" label="Discard all" kind="danger" action=${action} onClose=${onClose} onSubmit=${submit}>
-    <p>All that is uncommitted on <strong>${branch}</strong> will be gone. It cannot be brought back.</p><//>`;
+    <p>This permanently discards all uncommitted changes on <strong>${branch}</strong>.</p><//>`;
 }

@@ -1,4 +1,4 @@
-// One commit: what it says, and what it changed.
+// A commit: message, metadata and changes.
 
 import { html, useState } from "../vendor/preact-htm.js";
 import { get, path, post } from "../api.js";
@@ -26,14 +26,14 @@ function One({ name, repository, commit }) {
   return html`<${Heading} title=${title} note=${html`${commit.committer || "Lakebed"} committed <${Time} at=${commit.creation_date} />`}>
       <${Link} class="button" href=${inRepository(name, "objects", { ref: commit.id })}><${Icon} name="folder" />Objects<//>
       <${Button} icon="branch" why=${why} onClick=${() => setDialog("branch")}>Branch from here<//>
-      <${Button} icon="undo" why=${why || (isFirst ? "The first commit cannot be undone" : "")} onClick=${() => setDialog("revert")}>Revert<//>
-      <${Button} icon="commit" why=${why || (isFirst ? "The first commit changes nothing" : "")} onClick=${() => setDialog("cherry-pick")}>Cherry-pick<//><//>
-    ${commit.refused && html`<div class="notice failed" role="status"><${Icon} name="warning" /><div><strong>Refused by a hook, on no branch</strong><p>Refused by ${commit.refused}.</p></div></div>`}
+      <${Button} icon="undo" why=${why || (isFirst ? "The first commit cannot be reverted" : "")} onClick=${() => setDialog("revert")}>Revert<//>
+      <${Button} icon="commit" why=${why || (isFirst ? "The first commit has no changes" : "")} onClick=${() => setDialog("cherry-pick")}>Cherry-pick<//><//>
+    ${commit.refused && html`<div class="notice failed" role="status"><${Icon} name="warning" /><div><strong>Refused by a hook; not on any branch</strong><p>Refused by ${commit.refused}.</p></div></div>`}
     <div class="split"><div class="stack">
         ${rest.join("\n").trim() && html`<section class="card pad"><p class="message">${rest.join("\n").trim()}</p></section>`}
         ${commit.parents.length > 1 && html`<div class="row small"><span class="soft">Changes against</span>${commit.parents.map((each, at) => html`<button key=${each} class=${at === parent ? "primary" : ""} onClick=${() => setParent(at)}>parent ${at + 1}: ${short(each)}</button>`)}</div>`}
-        ${isFirst ? html`<section class="card"><${Empty} icon="commit" title="The repository began here" /></section>`
-          : html`<${Differences} key=${against} name=${name} where=${path`/repositories/${name}/refs/${against}/diff/${commit.id}`} query=${{ type: "two_dot" }} left=${against} right=${commit.id} empty=${html`<${Empty} icon="check" title="It changes no objects" />`} />`}</div>
+        ${isFirst ? html`<section class="card"><${Empty} icon="commit" title="First commit of the repository" /></section>`
+          : html`<${Differences} key=${against} name=${name} where=${path`/repositories/${name}/refs/${against}/diff/${commit.id}`} query=${{ type: "two_dot" }} left=${against} right=${commit.id} empty=${html`<${Empty} icon="check" title="No changed objects" />`} />`}</div>
       <aside class="card pad" aria-label="About this commit"><${Facts} of=${{
         Commit: html`<${Id} id=${commit.id} what="commit id" />`,
         Parents: commit.parents.length ? commit.parents.map((each) => html`<div key=${each}><${Link} href=${inRepository(name, `commits/${each}`)}><code>${short(each)}</code><//></div>`) : "none",
@@ -54,8 +54,8 @@ function BranchHere({ name, commit, onClose }) {
   const submit = async () => {
     if (await action.run(() => post(path`/repositories/${name}/branches`, { name: text, source: commit.id }))) go(inRepository(name, "objects", { ref: text }));
   };
-  return html`<${Form} title="Branch from this commit" label="Create branch" action=${action} onClose=${onClose} onSubmit=${submit} why=${text ? "" : "Give it a name"}>
-    <${Field} label="Name of the branch" value=${text} onInput=${setText} /><//>`;
+  return html`<${Form} title="Branch from this commit" label="Create branch" action=${action} onClose=${onClose} onSubmit=${submit} why=${text ? "" : "Enter a name"}>
+    <${Field} label="Branch name" value=${text} onInput=${setText} /><//>`;
 }
 
 /** @param {{kind: string, name: string, commit: import("../api.js").Commit, branch: string, onClose: () => void}} props */
@@ -75,7 +75,7 @@ function Again({ kind, name, commit, branch, onClose }) {
     go(inRepository(name, "commits", { ref: target }));
   };
   return html`<${Form} title=${isRevert ? "Revert this commit" : "Cherry-pick this commit"} label=${isRevert ? "Revert" : "Cherry-pick"} action=${action} onClose=${onClose} onSubmit=${submit} why=${target ? "" : "Choose a branch"}>
-    <p class="soft">${isRevert ? "A new commit undoes what this one changed." : "A new commit does again what this one changed."} The branch must have nothing uncommitted.</p>
+    <p class="soft">${isRevert ? "Creates a commit that undoes the changes of this commit." : "Creates a commit with the changes of this commit."} The branch must have no uncommitted changes.</p>
     <${Field} label="On branch" value=${target} onInput=${setTarget} />
     ${isMerge && html`<${Field} label="Changes against" value=${parent} onInput=${setParent} options=${commit.parents.map((each, at) => [String(at + 1), `parent ${at + 1}: ${short(each)}`])} />`}<//>`;
 }

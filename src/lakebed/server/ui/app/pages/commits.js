@@ -29,7 +29,7 @@ function Log({ name, of: ref, place }) {
   const list = useList(path`/repositories/${name}/refs/${ref}/commits`, { first_parent: first, ...among });
   const wanted = text.toLowerCase();
   const commits = list.items.filter((each) => !wanted || `${each.message} ${each.committer} ${each.id}`.toLowerCase().includes(wanted));
-  // A filter looks at older commits too, up to a bound, until there is something to see.
+  // A filter also loads older commits, up to a limit, until matches are found.
   const isLooking = Boolean(wanted) && commits.length < FOUND_ENOUGH && list.hasMore && list.items.length < LOOKED_AT_MAX && !list.error;
   useEffect(() => {
     if (isLooking && !list.loadingMore) list.loadMore();
@@ -39,7 +39,7 @@ function Log({ name, of: ref, place }) {
       <${Filter} label="Message, author or id" value=${text} onInput=${setText} />
       <${Check} label="First parents only" value=${first} onInput=${setFirst} /><//>
     <section class="card">${list.error ? html`<div class="pad"><${ErrorBox} error=${list.error} retry=${list.reload} /></div>` : !list.data ? html`<${Loading} rows=${8} />`
-      : commits.length === 0 ? html`<${Empty} icon="commit" title=${isLooking ? `Looking for “${text}”…` : text ? `No commit has “${text}”` : "No commits"}>${list.hasMore && html`<p>${isLooking ? `${list.items.length} commits looked at` : `Of the last ${list.items.length}. Older commits are not loaded yet.`}</p>`}<//>`
+      : commits.length === 0 ? html`<${Empty} icon="commit" title=${isLooking ? `Searching for “${text}”…` : text ? `No commit matches “${text}”` : "No commits"}>${list.hasMore && html`<p>${isLooking ? `${list.items.length} commits searched` : `Searched the last ${list.items.length} commits. Older commits are not loaded yet.`}</p>`}<//>`
       : html`<div class="log">${commits.length === list.items.length && !place ? html`<${Graph} commits=${commits} />` : html`<span />`}
         <ol>${commits.map((each) => html`<${Row} key=${each.id} name=${name} commit=${each} />`)}</ol></div>`}
       <${More} of=${list} what="older commits" /></section>`;

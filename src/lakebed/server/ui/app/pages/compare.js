@@ -1,4 +1,4 @@
-// Two refs beside each other, and the merge of one into the other.
+// Comparison and merge of two refs.
 
 import { html, useState } from "../vendor/preact-htm.js";
 import { ApiError, get, path, post } from "../api.js";
@@ -12,9 +12,9 @@ import { hasFeature, notify, useAction, useLoad, useMissing } from "../state.js"
 
 /** @type {[string, string][]} */
 const STRATEGIES = [
-  ["", "stop at a conflict"],
-  ["source-wins", "the source wins"],
-  ["dest-wins", "the destination wins"],
+  ["", "Stop on conflict"],
+  ["source-wins", "Source wins"],
+  ["dest-wins", "Destination wins"],
 ];
 
 /** @param {{name: string, repository: any, query: URLSearchParams}} props */
@@ -36,8 +36,8 @@ function Both({ name, base, head, readOnly }) {
   const { merge } = useMissing({ merge: ["fs:CreateCommit", `repository/${name}/branch/${base}`] });
   const pick = (/** @type {string} */ left, /** @type {string} */ right) => go(inRepository(name, "compare", { ref: left, compare: right }));
   const isMerged = parting.data && parting.data.base_commit_id === parting.data.source_commit_id;
-  const why = readOnly ? "This repository is read-only" : base === head ? "Choose two different refs" : branch.data === null ? `${base} is not a branch: only branches can be merged into` : isMerged ? `${base} has all commits of ${head}` : merge;
-  return html`<${Heading} title="Compare" note=${`What ${head} changed since it parted from ${base}.`}>
+  const why = readOnly ? "This repository is read-only" : base === head ? "Choose two different refs" : branch.data === null ? `${base} is not a branch, so it cannot be merged into` : isMerged ? `${base} already has all commits of ${head}` : merge;
+  return html`<${Heading} title="Compare" note=${`Changes on ${head} since it diverged from ${base}.`}>
       ${hasFeature("pulls") && html`<${Link} class="button" href=${inRepository(name, "pulls/create", { ref: base, compare: head })}><${Icon} name="pull" />Open a pull request<//>`}
       <${Button} kind="primary" icon="merge" why=${why} onClick=${() => setMerging(true)}>Merge<//><//>
     <div class="versus"><${RefPicker} name=${name} value=${base} label="Into" onPick=${(/** @type {string} */ ref) => pick(ref, head)} /><span class="soft"><${Icon} name="left" /><span class="unseen">receives from</span></span>
@@ -45,9 +45,9 @@ function Both({ name, base, head, readOnly }) {
       <${Button} kind="quiet" icon="compare" aria-label="Switch sides" onClick=${() => pick(head, base)}><span class="wide-only">Switch sides</span><//></div>
     ${why && base !== head && html`<p class="soft small">${why}.</p>`}
     ${conflicts && html`<${Conflicts} conflicts=${conflicts.conflicts} total=${conflicts.conflicts_total} name=${name} left=${head} right=${base} />`}
-    ${base === head ? html`<section class="card"><${Empty} icon="compare" title="Choose what to compare"><p>Pick another ref on the right: its changes are shown here, and can be merged into the left one.</p><//></section>`
+    ${base === head ? html`<section class="card"><${Empty} icon="compare" title="Choose refs to compare"><p>Pick another ref on the right to see its changes and merge them into the left ref.</p><//></section>`
       : html`<${Differences} key=${round} name=${name} where=${path`/repositories/${name}/refs/${base}/diff/${head}`} left=${parting.data?.base_commit_id ?? base} right=${parting.data?.source_commit_id ?? head}
-        empty=${html`<${Empty} icon="check" title="No differences"><p>${head} has changed nothing that ${base} does not have.</p><//>`} />`}
+        empty=${html`<${Empty} icon="check" title="No differences"><p>${head} has no changes that ${base} does not have.</p><//>`} />`}
     ${merging && html`<${MergeForm} name=${name} base=${base} head=${head} onClose=${() => setMerging(false)} onConflict=${setConflicts} onDone=${() => { setMerging(false); setConflicts(null); setRound(round + 1); }} />`}`;
 }
 
@@ -66,7 +66,7 @@ function MergeForm({ name, base, head, onClose, onDone, onConflict }) {
         if (error instanceof ApiError && Array.isArray(error.body.conflicts)) {
           onConflict(error.body);
           const first = error.body.conflicts.slice(0, 3).join(", ");
-          throw new ApiError(409, { message: `Both sides changed ${counted(error.body.conflicts_total, "path")}`, detail: `${first}${error.body.conflicts_total > 3 ? " and others" : ""}. Choose which side wins, or change one side first. Nothing was merged.` });
+          throw new ApiError(409, { message: `${counted(error.body.conflicts_total, "conflicting object")}`, detail: `${first}${error.body.conflicts_total > 3 ? " and others" : ""}. Choose which side wins, or resolve the conflicts first. Nothing was merged.` });
         }
         throw error;
       }
@@ -77,7 +77,7 @@ function MergeForm({ name, base, head, onClose, onDone, onConflict }) {
   };
   return html`<${Form} title=${`Merge ${head} into ${base}`} label="Merge" action=${action} onClose=${onClose} onSubmit=${submit}>
     <${Field} label="Message" value=${message} onInput=${setMessage} multiline placeholder=${`Merge '${head}' into '${base}'`} />
-    <${Field} label="Where both sides changed the same object" value=${strategy} onInput=${setStrategy} options=${STRATEGIES} />
-    <${Check} label="Squash: one commit, without the history of the source" value=${squash} onInput=${setSquash} />
+    <${Field} label="On conflict" value=${strategy} onInput=${setStrategy} options=${STRATEGIES} />
+    <${Check} label="Squash: a single commit without the source's history" value=${squash} onInput=${setSquash} />
     <${Pairs} label="Metadata" pairs=${pairs} onInput=${setPairs} /><//>`;
 }

@@ -1,4 +1,4 @@
-// Keys: the reader's own, and those of other users.
+// Access keys of users.
 
 import { html, useState } from "../vendor/preact-htm.js";
 import { get, path, post, remove } from "../api.js";
@@ -8,7 +8,7 @@ import { notify, notifyError, useAction, useList, useLoad, useMissing } from "..
 
 export function Credentials() {
   const user = useLoad((signal) => get("/user", {}, signal), "");
-  return html`<${Heading} title="My keys" note="For this page, the command line, the API and S3 clients." />
+  return html`<${Heading} title="My keys" note="For the web UI, the command line, the API and S3 clients." />
     <${Shown} of=${user} rows=${3}>${(/** @type {any} */ found) => html`<${Keys} user=${found.user.id} />`}<//>`;
 }
 
@@ -31,7 +31,7 @@ export function Keys({ user }) {
       ? html`<${Empty} icon="key" title="No keys"><p>Without keys, ${user} cannot log in.</p><//>`
       : html`<ul class="items">${list.items.map((each) => html`<li key=${each.access_key_id}><span class="soft"><${Icon} name="key" /></span><code class="grow">${each.access_key_id}</code><span class="soft small wide-only">created <${Time} at=${each.creation_date} /></span>
         <${Button} kind="bare" icon="garbage" why=${missing.remove} aria-label=${`Delete ${each.access_key_id}`} onClick=${() => setRemoving(each.access_key_id)} /></li>`)}</ul><${More} of=${list} />`}<//></section>
-    ${made && html`<${Dialog} title="New keys" onClose=${() => { setMade(null); list.reload(); }}><p>The secret is shown now and never again.</p><${Code} what="keys" text=${`access_key_id: ${made.access_key_id}\nsecret_access_key: ${made.secret_access_key}`} /><//>`}
+    ${made && html`<${Dialog} title="New keys" onClose=${() => { setMade(null); list.reload(); }}><p>The secret is shown only once.</p><${Code} what="keys" text=${`access_key_id: ${made.access_key_id}\nsecret_access_key: ${made.secret_access_key}`} /><//>`}
     ${removing && html`<${Removal} where=${`${where}/${encodeURIComponent(removing)}`} id=${removing} onClose=${() => setRemoving("")} onDone=${() => { setRemoving(""); list.reload(); }} />`}`;
 }
 
@@ -43,5 +43,5 @@ function Removal({ where, id, onClose, onDone }) {
     notify("Keys deleted");
     onDone();
   };
-  return html`<${Form} title="Delete keys" label="Delete" kind="danger" action=${action} onClose=${onClose} onSubmit=${submit}><p>Programs and logins that use <code>${id}</code> stop working within seconds.</p><//>`;
+  return html`<${Form} title="Delete keys" label="Delete" kind="danger" action=${action} onClose=${onClose} onSubmit=${submit}><p>Programs and logins with <code>${id}</code> stop working within seconds.</p><//>`;
 }

@@ -1,4 +1,4 @@
-// Garbage collection: what its runs did, what is due, for how long commits are kept.
+// Garbage collection: runs, pending deletions, retention rules, unfinished uploads.
 
 import { html, useState } from "../vendor/preact-htm.js";
 import { ApiError, get, getAll, path, post, put, remove } from "../api.js";
@@ -11,9 +11,9 @@ const TONES = { done: "good", running: "warn", incomplete: "warn", refused: "bad
 
 /** @param {{name: string}} props */
 export function Garbage({ name }) {
-  // They come oldest first, and are kept for some weeks.
+  // Oldest first; retained for some weeks.
   const runs = useLoad(async () => (hasFeature("gc-runs") ? (await getAll(path`/repositories/${name}/gc/runs`)).reverse() : []), name);
-  return html`<${Heading} title="Garbage" note="Objects that no commit, branch or upload names any more, and commits that are older than the rules keep." />
+  return html`<${Heading} title="Garbage" note="Deletion of unreferenced objects, and of commits past their retention." />
     <div class="columns"><${Due} name=${name} runs=${runs} /><${Retention} name=${name} /></div>
     <${Runs} runs=${runs} /><${Unfinished} name=${name} />`;
 }
@@ -24,33 +24,33 @@ function asHours(seconds) {
   return hours >= 48 ? `${Math.round(hours / 24)} days` : hours >= 1 ? counted(Math.round(hours), "hour") : counted(Math.round(seconds / 60), "minute");
 }
 
-/** What the last run found and left for later ones. @param {{name: string, runs: any}} props */
+/** Pending deletions, as of the last run. @param {{name: string, runs: any}} props */
 function Due({ name, runs }) {
   const config = useLoad((signal) => get("/config/garbage-collection", {}, signal), "");
-  return html`<section class="card"><header><h2>What is due</h2></header><div class="pad stack"><${Shown} of=${runs} rows=${3}>${(/** @type {any[]} */ found) => {
+  return html`<section class="card"><header><h2>Pending deletion</h2></header><div class="pad stack"><${Shown} of=${runs} rows=${3}>${(/** @type {any[]} */ found) => {
     const last = found.find((each) => each.summary);
-    return html`${last ? html`<${Facts} across of=${dueFacts(last.summary)} /><p class="soft small">As of the run that began <${Time} at=${Date.parse(last.began) / 1000} />. A run deletes what an earlier one found already.</p>`
-        : html`<p>No run has looked yet.</p>`}
-      <p>${hasFeature("reclaim") ? "The server makes runs by itself, every few minutes. You can make one too:" : html`This server makes no runs by itself (<code>reclaim.enabled</code> is off). Make them from any machine that reaches the storage:`}</p>
+    return html`${last ? html`<${Facts} across of=${dueFacts(last.summary)} /><p class="soft small">As of the run that started <${Time} at=${Date.parse(last.began) / 1000} />. Objects are deleted when a second run confirms that they are unreferenced.</p>`
+        : html`<p>No run yet.</p>`}
+      <p>${hasFeature("reclaim") ? "The server runs garbage collection every few minutes. To run it now:" : html`Automatic garbage collection is disabled (<code>reclaim.enabled</code>). Run it from any machine with access to the storage:`}</p>
       <${Code} text=${`lakebed gc run lakefs://${name}${last ? "" : " --dry-run"}`} />`;
-  }}<//>${config.data && html`<p class="soft small">Objects younger than ${asHours(config.data.grace_period)} are always left alone.</p>`}</div></section>`;
+  }}<//>${config.data && html`<p class="soft small">Objects younger than ${asHours(config.data.grace_period)} are never deleted.</p>`}</div></section>`;
 }
 
 /** @param {any} of */
 function dueFacts(of) {
   return {
-    "Garbage that waits": `${counted(of.waiting, "object")}${of.waiting ? `, ${size(of.waiting_bytes)}` : ""}`,
-    "Deleted by runs after": of.waiting ? html`<${Time} at=${of.next_us / 1e6} />` : "",
-    "Too young to tell": counted(of.young, "object"),
+    "Unreferenced, awaiting second run": `${counted(of.waiting, "object")}${of.waiting ? `, ${size(of.waiting_bytes)}` : ""}`,
+    "Deletable after": of.waiting ? html`<${Time} at=${of.next_us / 1e6} />` : "",
+    "Too recent": counted(of.young, "object"),
     "In use": counted(of.committed + of.held, "object"),
   };
 }
 
 /** @param {{runs: any}} props */
 function Runs({ runs }) {
-  return html`<section class="card"><header><h2>Runs</h2><button onClick=${runs.reload}>Look again</button></header><${Shown} of=${runs} rows=${3}>${(/** @type {any[]} */ found) => found.length === 0
-    ? html`<${Empty} icon="garbage" title="No runs yet"><p>Each run leaves its figures here for some weeks.</p><//>`
-    : html`<div class="scroll" tabindex="0"><table><thead><tr><th>Began</th><th>State</th><th class="number">Looked at</th><th class="number">Waiting</th><th class="number">Deleted</th><th class="number">Freed</th><th class="wide-only">Old commits</th></tr></thead>
+  return html`<section class="card"><header><h2>Runs</h2><button onClick=${runs.reload}>Refresh</button></header><${Shown} of=${runs} rows=${3}>${(/** @type {any[]} */ found) => found.length === 0
+    ? html`<${Empty} icon="garbage" title="No runs yet"><p>Reports of runs are shown here for some weeks.</p><//>`
+    : html`<div class="scroll" tabindex="0"><table><thead><tr><th>Started</th><th>State</th><th class="number">Scanned</th><th class="number">Waiting</th><th class="number">Deleted</th><th class="number">Freed</th><th class="wide-only">Old commits</th></tr></thead>
       <tbody>${found.map((each) => html`<${RunRow} key=${each.run_id} run=${each} />`)}</tbody></table></div>`}<//></section>`;
 }
 
@@ -69,21 +69,21 @@ function Retention({ name }) {
   const rules = useLoad((signal) => get(where, {}, signal).catch((error) => (error instanceof ApiError && error.status === 404 ? null : Promise.reject(error))), name);
   const [editing, setEditing] = useState(false);
   const missing = useMissing({ set: ["retention:SetGarbageCollectionRules", `repository/${name}`] });
-  const why = hasFeature("retention") ? missing.set : "This server keeps all commits: rules cannot be set";
+  const why = hasFeature("retention") ? missing.set : "Not supported by this server: all commits are retained";
   return html`<section class="card"><header><h2>Retention of commits</h2><${Button} why=${why} onClick=${() => setEditing(true)}>Edit rules<//></header><div class="pad stack"><${Shown} of=${rules} rows=${3}>${(/** @type {any} */ found) => found
-      ? html`<p>Commits are kept for <strong>${counted(found.default_retention_days, "day")}</strong>${found.branches?.length ? ", and on some branches for another time:" : "."}</p>${found.branches?.length > 0 && html`<${Facts} across of=${Object.fromEntries(found.branches.map((/** @type {any} */ each) => [each.branch_id, counted(each.retention_days, "day")]))} />`}<p class="soft small">What a tag names, and the head of each branch, stays.</p>`
-      : html`<p>No rules are set: all commits are kept for ever.</p>${why && html`<p class="soft small">${why}.</p>`}`}<//>
+      ? html`<p>Commits are retained for <strong>${counted(found.default_retention_days, "day")}</strong>${found.branches?.length ? ", except on these branches:" : "."}</p>${found.branches?.length > 0 && html`<${Facts} across of=${Object.fromEntries(found.branches.map((/** @type {any} */ each) => [each.branch_id, counted(each.retention_days, "day")]))} />`}<p class="soft small">Tagged commits and branch heads are always retained.</p>`
+      : html`<p>No rules: all commits are retained forever.</p>${why && html`<p class="soft small">${why}.</p>`}`}<//>
       ${rules.data && html`<${OldCommits} name=${name} />`}</div>
     ${editing && html`<${Rules} where=${where} rules=${rules.data} onClose=${() => setEditing(false)} onDone=${() => { setEditing(false); rules.reload(); }} />`}</section>`;
 }
 
-/** What the rules would do now. It reads all commits, so it is asked for. @param {{name: string}} props */
+/** Preview of the rules. Runs on demand, as it reads all commits. @param {{name: string}} props */
 function OldCommits({ name }) {
   const [found, setFound] = useState(/** @type {any} */ (null));
   const action = useAction();
   const ask = () => action.run(async () => setFound(await post(path`/repositories/${name}/gc/expire`, undefined, { dry_run: true })));
-  return html`<${Button} disabled=${action.busy} onClick=${ask}>${action.busy ? "Looking…" : "Which commits are due?"}<//><${ErrorBox} error=${action.error} />
-    ${found && (found.ran ? html`<p role="status">Of ${counted(found.commits, "commit")}, the next run would mark <strong>${count(found.marked)}</strong> and expire <strong>${count(found.expired)}</strong>; ${count(found.waiting)} are marked and wait.${Object.entries(found.by_branch).map(([branch, amount]) => ` ${branch || "No branch"}: ${amount}.`)}</p>` : html`<p role="status">Another process looks at the commits just now. Try again in a moment.</p>`)}`;
+  return html`<${Button} disabled=${action.busy} onClick=${ask}>${action.busy ? "Working…" : "Preview expiry"}<//><${ErrorBox} error=${action.error} />
+    ${found && (found.ran ? html`<p role="status">Of ${counted(found.commits, "commit")}, the next run would mark <strong>${count(found.marked)}</strong> and expire <strong>${count(found.expired)}</strong>; ${count(found.waiting)} are marked already.${Object.entries(found.by_branch).map(([branch, amount]) => ` ${branch || "No branch"}: ${amount}.`)}</p>` : html`<p role="status">Another process is checking the commits. Try again in a moment.</p>`)}`;
 }
 
 /** @param {{where: string, rules: any, onClose: () => void, onDone: () => void}} props */
@@ -100,9 +100,9 @@ function Rules({ where, rules, onClose, onDone }) {
       onDone();
     }
   };
-  return html`<${Form} title="Retention rules" label="Save" action=${action} onClose=${onClose} onSubmit=${submit} why=${!/^[1-9]\d*$/.test(days) ? "Give a number of days" : wrong ? "A line above is not right" : ""}>
-    <${Field} label="Keep commits for (days)" value=${days} onInput=${setDays} inputmode="numeric" />
-    <${Field} label="Other numbers for some branches" value=${text} onInput=${setText} multiline hint="One line each: a branch or a pattern, and a number of days: exp-* 7" error=${wrong ? `“${wrong}” is not a branch and a number of days` : ""} />
+  return html`<${Form} title="Retention rules" label="Save" action=${action} onClose=${onClose} onSubmit=${submit} why=${!/^[1-9]\d*$/.test(days) ? "Enter a number of days" : wrong ? "Correct the line above" : ""}>
+    <${Field} label="Retain commits for (days)" value=${days} onInput=${setDays} inputmode="numeric" />
+    <${Field} label="Exceptions by branch" value=${text} onInput=${setText} multiline hint="One per line: a branch or pattern, and a number of days, as in exp-* 7" error=${wrong ? `“${wrong}” is not a branch and a number of days` : ""} />
     ${rules && html`<button type="button" class="danger" onClick=${async () => (await action.run(() => remove(where))) && onDone()}>Remove all rules</button>`}<//>`;
 }
 
@@ -110,7 +110,7 @@ function Rules({ where, rules, onClose, onDone }) {
 function Unfinished({ name }) {
   const list = useList(path`/repositories/${name}/gc/uploads`, {});
   return html`<section class="card"><header><h2>Unfinished uploads</h2></header>${list.error ? html`<div class="pad"><${ErrorBox} error=${list.error} retry=${list.reload} /></div>` : !list.data ? html`<${Loading} rows=${3} />` : list.items.length === 0
-    ? html`<${Empty} icon="check" title="No unfinished uploads"><p>Uploads in parts, and addresses that were given out and not used, keep bytes from being collected.</p><//>`
-    : html`<div class="scroll" tabindex="0"><table><thead><tr><th>Path</th><th>Branch</th><th>Kind</th><th>Begun</th></tr></thead><tbody>${list.items.map((each) => html`<tr key=${each.id}><td><code>${each.path}</code></td><td>${each.branch}</td><td>${each.kind}</td><td class="soft"><${Time} at=${Date.parse(each.begun) / 1000} /></td></tr>`)}</tbody></table></div>`}
+    ? html`<${Empty} icon="check" title="No unfinished uploads"><p>Open multipart uploads and issued upload addresses protect their objects from garbage collection.</p><//>`
+    : html`<div class="scroll" tabindex="0"><table><thead><tr><th>Path</th><th>Branch</th><th>Kind</th><th>Started</th></tr></thead><tbody>${list.items.map((each) => html`<tr key=${each.id}><td><code>${each.path}</code></td><td>${each.branch}</td><td>${each.kind}</td><td class="soft"><${Time} at=${Date.parse(each.begun) / 1000} /></td></tr>`)}</tbody></table></div>`}
     <${More} of=${list} /></section>`;
 }

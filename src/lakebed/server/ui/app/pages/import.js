@@ -1,4 +1,4 @@
-// Objects that exist become objects of a branch, without being copied.
+// Imports of existing objects, without copying them.
 
 import { html, useEffect, useState } from "../vendor/preact-htm.js";
 import { get, path, post, remove } from "../api.js";
@@ -15,7 +15,7 @@ export function ImportPage({ name, repository, query }) {
   const branch = query.get("ref") ?? repository.data?.default_branch;
   const id = query.get("id");
   if (!branch) return html`<${Loading} />`;
-  return html`<${Heading} title="Import" note="Objects that are in the storage already become objects of a branch. Nothing is copied, and the import is one commit." />
+  return html`<${Heading} title="Import" note="Add existing objects of the storage to a branch, without copying them, in one commit." />
     ${id ? html`<${Progress} name=${name} branch=${branch} id=${id} />` : html`<${Start} name=${name} branch=${branch} readOnly=${Boolean(repository.data?.read_only)} />`}`;
 }
 
@@ -28,9 +28,9 @@ function Start({ name, branch, readOnly }) {
   const [message, setMessage] = useState("");
   const action = useAction();
   const storage = config.data?.storage_config;
-  const wrong = storage && source && !new RegExp(storage.import_validity_regex).test(source) ? `It must lie in this server's storage: ${storage.blockstore_namespace_example}` : "";
+  const wrong = storage && source && !new RegExp(storage.import_validity_regex).test(source) ? `Must be in this server's storage, for example ${storage.blockstore_namespace_example}` : "";
   const missing = useMissing({ commit: ["fs:CreateCommit", `repository/${name}/branch/${branch}`], write: ["fs:WriteObject", `repository/${name}/branch/${branch}`] });
-  const why = readOnly ? "This repository is read-only" : missing.commit || missing.write ? missing.commit || missing.write : !source ? "Say where the objects are" : wrong ? "Something above needs a change" : !message.trim() ? "Give the commit a message" : "";
+  const why = readOnly ? "This repository is read-only" : missing.commit || missing.write ? missing.commit || missing.write : !source ? "Enter a source" : wrong ? "Correct the error above" : !message.trim() ? "Enter a commit message" : "";
   const submit = (/** @type {Event} */ event) => {
     event.preventDefault();
     return action.run(async () => {
@@ -40,10 +40,10 @@ function Start({ name, branch, readOnly }) {
   };
   return html`<form class="card pad stack narrow" onSubmit=${submit}>
     <div class="field"><span class="label">Into branch</span><${RefPicker} name=${name} value=${branch} label="Into branch" branchesOnly onPick=${(/** @type {string} */ ref) => go(inRepository(name, "import", { ref }))} /></div>
-    <${Field} label="What" value=${kind} onInput=${setKind} options=${[["common_prefix", "all objects below a folder"], ["object", "one object"]]} />
-    <${Field} label="Where it is" value=${source} onInput=${setSource} error=${wrong} class="mono" placeholder=${storage?.blockstore_namespace_example ?? ""} hint="An address in the storage." />
-    <${Field} label="Destination" value=${destination} onInput=${setDestination} class="mono" placeholder=${kind === "object" ? "path/of/the/object" : "folder/"} hint="A path on the branch; what is there now is replaced." />
-    <${Field} label="Message of the commit" value=${message} onInput=${setMessage} />
+    <${Field} label="Import" value=${kind} onInput=${setKind} options=${[["common_prefix", "All objects below a folder"], ["object", "A single object"]]} />
+    <${Field} label="Source" value=${source} onInput=${setSource} error=${wrong} class="mono" placeholder=${storage?.blockstore_namespace_example ?? ""} hint="A storage URI." />
+    <${Field} label="Destination" value=${destination} onInput=${setDestination} class="mono" placeholder=${kind === "object" ? "path/of/the/object" : "folder/"} hint="A path on the branch. Existing objects there are replaced." />
+    <${Field} label="Commit message" value=${message} onInput=${setMessage} />
     <${ErrorBox} error=${action.error} />
     <div class="row"><button class="primary" type="submit" disabled=${Boolean(why) || action.busy}>Import</button>${why && html`<span class="hint">${why}</span>`}</div></form>`;
 }
@@ -65,7 +65,7 @@ function Progress({ name, branch, id }) {
   return html`<section class="card pad stack"><div class="row"><${Badge} tone=${found.error ? "bad" : found.completed ? "good" : "warn"}>${found.error ? "failed" : found.completed ? "done" : "running"}<//><strong>${counted(found.ingested_objects, "object")}</strong></div>
     ${found.error && html`<p class="wrong">${found.error.message}</p>`}
     ${!isOver && html`<progress aria-label="Import" />`}
-    <${Facts} of=${{ Branch: branch, Skipped: found.skipped_objects ? `${count(found.skipped_objects)}: ${found.skipped.slice(0, 3).join(", ")}` : "", [found.unchanged ? "Nothing changed since commit" : "Commit"]: found.commit && html`<${Link} href=${inRepository(name, `commits/${found.commit.id}`)}>${found.commit.message}<//>` }} />
+    <${Facts} of=${{ Branch: branch, Skipped: found.skipped_objects ? `${count(found.skipped_objects)}: ${found.skipped.slice(0, 3).join(", ")}` : "", [found.unchanged ? "No changes since commit" : "Commit"]: found.commit && html`<${Link} href=${inRepository(name, `commits/${found.commit.id}`)}>${found.commit.message}<//>` }} />
     <${ErrorBox} error=${action.error} />
     <div class="row">${isOver ? html`<${Link} class="button" href=${inRepository(name, "objects", { ref: branch })}>Objects on ${branch}<//><${Link} class="button" href=${inRepository(name, "import", { ref: branch })}>Another import<//>`
       : html`<${Button} kind="danger" disabled=${action.busy} onClick=${() => action.run(() => remove(where, { id })).then(status.reload)}>Cancel<//>`}</div></section>`;

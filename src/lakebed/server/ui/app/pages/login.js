@@ -1,4 +1,4 @@
-// Logging in, and setting up a new server.
+// Login, and setup of a new server.
 
 import { html, useEffect, useState } from "../vendor/preact-htm.js";
 import { ApiError, get, post } from "../api.js";
@@ -13,7 +13,7 @@ function Gate({ title, note, children }) {
     <div><h1>${title}</h1>${note && html`<p class="soft">${note}</p>`}</div>${children}</div></main>`;
 }
 
-/** The address to go to after a login: a path of this server, nothing else. @param {string | null} next */
+/** The page after a login: only a path of this server. @param {string | null} next */
 function safeNext(next) {
   return next && next.startsWith("/") && !next.startsWith("//") && !next.includes("\\") ? next : "/repositories";
 }
@@ -32,7 +32,7 @@ export function Login({ query }) {
     const done = await action.run(() => post("/auth/login", { access_key_id: key.trim(), secret_access_key: secret.trim() }));
     if (done) go(safeNext(query.get("next")), { replace: true });
   };
-  return html`<${Gate} title="Log in" note="With the keys that your programs use too.">
+  return html`<${Gate} title="Log in" note="Use your access keys.">
     <form onSubmit=${submit}>
       <${Field} label="Access key ID" value=${key} onInput=${setKey} autocomplete="username" name="username" class="mono" required />
       <${Field} label="Secret access key" value=${secret} onInput=${setSecret} type="password" autocomplete="current-password" name="password" required />
@@ -46,8 +46,8 @@ export function Login({ query }) {
 function asLoginError(error) {
   if (!(error instanceof ApiError) || error.kind !== "authentication_failed") return error;
   return new ApiError(400, {
-    message: "These keys do not match",
-    detail: "Check both for missing characters. An administrator can give you new ones: a secret is shown only once.",
+    message: "Invalid keys",
+    detail: "Check both for missing characters. An administrator can create new keys.",
   });
 }
 
@@ -58,14 +58,14 @@ export function Setup() {
   const action = useAction();
   if (keys) return html`<${NewKeys} keys=${keys} />`;
   if (state.data?.state === "initialized")
-    return html`<${Gate} title="This server is set up" note="Its first administrator has the keys."><a class="button primary" href="/auth/login">Log in</a><//>`;
+    return html`<${Gate} title="This server is set up" note="The first administrator has the keys."><a class="button primary" href="/auth/login">Log in</a><//>`;
   const submit = async (/** @type {Event} */ event) => {
     event.preventDefault();
     await action.run(async () => setKeys(await post("/setup_lakefs", { username: name.trim() })));
   };
-  return html`<${Gate} title="Set up this server" note="Create the first administrator. It gets a pair of keys, for this page and for programs.">
+  return html`<${Gate} title="Set up this server" note="Create the first administrator, with a key pair for the web UI and for programs.">
     ${state.loading ? html`<${Loading} rows=${3} />` : html`<form onSubmit=${submit}>
-      <${Field} label="Name of the administrator" value=${name} onInput=${setName} required hint="You can add other users later." />
+      <${Field} label="Administrator name" value=${name} onInput=${setName} required hint="You can add other users later." />
       <${ErrorBox} error=${state.error ?? action.error} />
       <button class="primary" type="submit" disabled=${action.busy || !name.trim()}>${action.busy ? "Setting up…" : "Set up"}</button>
     </form>`}
@@ -81,10 +81,10 @@ function NewKeys({ keys }) {
       await post("/auth/login", { access_key_id: keys.access_key_id, secret_access_key: keys.secret_access_key });
       go("/repositories", { replace: true });
     });
-  return html`<${Gate} title="Keep these keys" note="The secret is shown now and never again.">
+  return html`<${Gate} title="Save these keys" note="The secret is shown only once.">
     <${Code} what="keys" text=${`access_key_id: ${keys.access_key_id}\nsecret_access_key: ${keys.secret_access_key}`} />
-    <label class="check"><input type="checkbox" checked=${kept} onInput=${(/** @type {any} */ event) => setKept(event.target.checked)} /> <span>I have stored them in a safe place</span></label>
+    <label class="check"><input type="checkbox" checked=${kept} onInput=${(/** @type {any} */ event) => setKept(event.target.checked)} /> <span>I have saved them in a safe place</span></label>
     <${ErrorBox} error=${action.error} />
-    <button class="primary" disabled=${!kept || action.busy} onClick=${enter}>Go on</button>
+    <button class="primary" disabled=${!kept || action.busy} onClick=${enter}>Continue</button>
   <//>`;
 }

@@ -1,4 +1,4 @@
-// One object: what is in it, what is known of it, who changed it.
+// An object: preview, details, last change.
 
 import { html, useState } from "../vendor/preact-htm.js";
 import { get, path, url } from "../api.js";
@@ -23,12 +23,12 @@ export function ObjectPage({ name, repository, query }) {
   const folder = folderOf(place);
   const goBack = () => go(inRepository(name, "objects", { ref, path: folder }));
   const missing = useMissing({ remove: ["fs:DeleteObject", `repository/${name}/object/${place}`] });
-  const why = branch.data === null ? "Only on a branch can objects be deleted" : repository.data?.read_only ? "This repository is read-only" : missing.remove;
+  const why = branch.data === null ? "To delete, pick a branch" : repository.data?.read_only ? "This repository is read-only" : missing.remove;
   return html`<div class="row"><${RefPicker} name=${name} value=${ref} onPick=${(/** @type {string} */ chosen) => go(inRepository(name, "object", { ref: chosen, path: place }))} />
       <nav class="crumbs grow" aria-label="Folder"><${Link} href=${inRepository(name, "objects", { ref })}>${name}<//>${folder && html`<span aria-hidden="true">/</span><${Link} href=${inRepository(name, "objects", { ref, path: folder })}>${folder.slice(0, -1)}<//>`}</nav></div>
-    ${stats.error?.status === 404 ? html`<section class="card"><${Empty} icon="file" title="There is no such object"><p><code>${place}</code> is not at ${ref}. It may be on another branch, or in an earlier commit.</p><div class="row"><button onClick=${goBack}>Its folder</button><${Link} class="button" href=${inRepository(name, "commits", { ref, path: place })}>Its history<//></div><//></section>` : html`
+    ${stats.error?.status === 404 ? html`<section class="card"><${Empty} icon="file" title="Object not found"><p><code>${place}</code> does not exist at ${ref}. It may be on another branch, or in an earlier commit.</p><div class="row"><button onClick=${goBack}>Show folder</button><${Link} class="button" href=${inRepository(name, "commits", { ref, path: place })}>Show history<//></div><//></section>` : html`
     <header class="heading"><div class="row"><h1>${nameOf(place)}</h1><${Copy} text=${`lakefs://${name}/${ref}/${place}`} what="path" /></div><div class="tools">
-      <${Button} icon="code" onClick=${() => setDialog("snippets")}>Use it<//>
+      <${Button} icon="code" onClick=${() => setDialog("snippets")}>Code<//>
       <${Button} kind="danger" icon="garbage" why=${why} onClick=${() => setDialog("delete")}>Delete<//>
       <a class="button primary" download href=${url(path`/repositories/${name}/refs/${ref}/objects`, { path: place })}><${Icon} name="download" />Download</a></div></header>
     <div class="split"><section class="card" aria-label="Preview"><${Preview} name=${name} of=${ref} path_=${place} /></section>
@@ -45,7 +45,7 @@ function Details({ of }) {
     Type: of.content_type,
     Changed: html`<${Time} at=${of.mtime} /><div class="soft small">${exact(of.mtime)}</div>`,
     Checksum: html`<${Id} id=${of.checksum} what="checksum" />`,
-    "In the storage": html`<code class="small whole">${of.physical_address}</code> <${Copy} text=${of.physical_address} what="address" />`,
+    "Physical address": html`<code class="small whole">${of.physical_address}</code> <${Copy} text=${of.physical_address} what="address" />`,
     ...Object.fromEntries(Object.entries(of.metadata ?? {}).map(([key, value]) => [`metadata: ${key}`, value])),
   }} />`;
 }
@@ -56,7 +56,7 @@ function Blame({ name, of, place }) {
   return html`<section class="card"><header><h2>Last changed by</h2><${Link} class="small" href=${inRepository(name, "commits", { ref: of, path: place })}>History<//></header>
     <div class="pad"><${Shown} of=${found} rows=${2}>${(/** @type {any} */ page) => {
       const commit = page.results[0];
-      if (!commit) return html`<p class="soft">No commit yet: it is uncommitted.</p>`;
+      if (!commit) return html`<p class="soft">Not committed yet.</p>`;
       return html`<div class="stack"><${Link} href=${inRepository(name, `commits/${commit.id}`)}><strong>${commit.message || "(no message)"}</strong><//>
         <p class="soft small">${commit.committer} · <${Time} at=${commit.creation_date} /></p></div>`;
     }}<//></div></section>`;

@@ -1,4 +1,4 @@
-// The objects of a ref, folder by folder.
+// The objects of a ref, by folder.
 
 import { html, useEffect, useRef, useState } from "../vendor/preact-htm.js";
 import { get, getAll, path, post, url } from "../api.js";
@@ -23,7 +23,7 @@ export function Objects({ name, repository, query }) {
   return html`<${Listing} name=${name} of=${ref} prefix=${query.get("path") ?? ""} search=${query.get("search") ?? ""} readOnly=${Boolean(repository.data?.read_only)} />`;
 }
 
-/** @param {{name: string, of: string, prefix: string, search: string, readOnly: boolean}} props A `search` is for all folders below. */
+/** @param {{name: string, of: string, prefix: string, search: string, readOnly: boolean}} props A `search` covers all folders below. */
 function Listing({ name, of: ref, prefix, search, readOnly }) {
   const [text, setText] = useState(search);
   const [begins, setBegins] = useState("");
@@ -40,10 +40,10 @@ function Listing({ name, of: ref, prefix, search, readOnly }) {
     setBegins("");
   }, [ref, prefix, search]);
   useEffect(() => remember(`refs.${name}`, ref), [ref]);
-  // What is on this page is filtered at once; the server is asked by Enter, and by the buttons.
+  // Loaded entries are filtered immediately; Enter and the buttons query the server.
   const items = list.items.filter((each) => !text || each.path.slice(prefix.length).toLowerCase().includes(text.toLowerCase()));
   const isBranch = Boolean(branch.data);
-  const why = readOnly ? "This repository is read-only" : branch.data === null ? "Only branches take uploads: pick a branch" : "";
+  const why = readOnly ? "This repository is read-only" : branch.data === null ? "Pick a branch to upload to" : "";
   const here = (/** @type {string} */ place, sought = "") => inRepository(name, "objects", { ref, path: place, search: sought });
   const seek = (/** @type {any} */ event) => {
     event.preventDefault();
@@ -58,14 +58,14 @@ function Listing({ name, of: ref, prefix, search, readOnly }) {
   const drop = async (/** @type {any} */ event) => {
     event.preventDefault();
     setOver(false);
-    if (why || !isBranch) return notify(why || "Only branches take uploads", "failed");
+    if (why || !isBranch) return notify(why || "Pick a branch to upload to", "failed");
     return uploads.add(await droppedFiles(event.dataTransfer));
   };
   return html`<div class="row"><${RefPicker} name=${name} value=${ref} onPick=${(/** @type {string} */ chosen) => go(inRepository(name, "objects", { ref: chosen, path: prefix }))} />
       <nav class="crumbs grow" aria-label="Folder"><${Link} href=${here("")}>${name}<//>${crumbs(prefix).map(
         ([part, place]) => html`<span key=${place} class="row"><span aria-hidden="true">/</span><${Link} href=${here(place)}>${part}<//></span>`,
       )}</nav>
-      <${Button} icon="code" onClick=${() => setDialog({ kind: "snippets" })}>Use it<//>
+      <${Button} icon="code" onClick=${() => setDialog({ kind: "snippets" })}>Code<//>
       <${Menu} kind="primary" label=${html`<${Icon} name="upload" />Upload<${Icon} name="down" />`}>${(/** @type {() => void} */ close) => html`
         ${why && html`<p>${why}.</p>`}
         <button disabled=${Boolean(why) || !isBranch} onClick=${() => { close(); chooser.current.click(); }}><${Icon} name="file" />Files</button>
@@ -76,15 +76,15 @@ function Listing({ name, of: ref, prefix, search, readOnly }) {
     <${Uploads} of=${uploads} />
     <section class=${`card drop ${over ? "over" : ""}`} onDragOver=${(/** @type {any} */ event) => { event.preventDefault(); setOver(true); }} onDragLeave=${() => setOver(false)} onDrop=${drop}>
       <header><form class="grow row" onSubmit=${seek}><${Filter} label="Filter this folder" value=${text} onInput=${change} />
-          ${text.trim() && text.trim() !== search && html`<button class="quiet" type="submit">Search in all folders below</button>`}
-          ${text && !search && text !== begins && list.hasMore && html`<button class="quiet" type="button" onClick=${() => setBegins(text)}>Names that begin so</button>`}
-          ${search && html`<button class="quiet" type="button" onClick=${() => go(here(prefix))}>Back to the folder</button>`}</form>
+          ${text.trim() && text.trim() !== search && html`<button class="quiet" type="submit">Search all folders below</button>`}
+          ${text && !search && text !== begins && list.hasMore && html`<button class="quiet" type="button" onClick=${() => setBegins(text)}>Search by prefix</button>`}
+          ${search && html`<button class="quiet" type="button" onClick=${() => go(here(prefix))}>Back to folder</button>`}</form>
         <span class="soft small">${list.data && (search && text === search ? `${count(list.items.length)} found${list.hasMore ? " so far" : ""}` : text ? `${count(items.length)} of ${count(list.items.length)}${list.hasMore ? "+" : ""}` : counted(list.items.length, "entry", "entries") + (list.hasMore ? " so far" : ""))}</span></header>
       ${list.error ? html`<div class="pad"><${ErrorBox} error=${list.error} retry=${list.reload} /></div>` : !list.data ? html`<${Loading} rows=${8} />` : items.length === 0
         ? html`<${Nothing} text=${text} search=${search} hasMore=${list.hasMore} prefix=${prefix} canUpload=${isBranch && !why} />`
         : html`<table><thead><tr><th>Name</th><th class="number">Size</th><th class="wide-only">Changed</th><th><span class="unseen">Actions</span></th></tr></thead>
           <tbody>${items.map((each) => html`<${Row} key=${each.path} name=${name} ref_=${ref} prefix=${prefix} item=${each} canDelete=${isBranch && !readOnly} onDelete=${() => setDialog({ kind: "delete", item: each })} onUse=${() => setDialog({ kind: "snippets", item: each })} />`)}</tbody></table>`}
-      <${More} of=${list} what=${search ? "more: look further" : "more entries"} />
+      <${More} of=${list} what=${search ? "more results" : "more entries"} />
     </section>
     ${readme && html`<section class="card"><header><h2>${nameOf(readme.path)}</h2></header><${Preview} name=${name} of=${ref} path_=${readme.path} plain /></section>`}
     ${dialog?.kind === "snippets" && html`<${Snippets} name=${name} of=${ref} path_=${dialog.item?.path ?? prefix} onClose=${() => setDialog(null)} />`}
@@ -100,13 +100,13 @@ function crumbs(prefix) {
 /** @param {{text: string, search: string, hasMore: boolean, prefix: string, canUpload: boolean}} props */
 function Nothing({ text, search, hasMore, prefix, canUpload }) {
   if (search && text === search)
-    return html`<${Empty} icon="search" title=${`No path ${prefix ? `below ${prefix} ` : ""}has “${search}” in it${hasMore ? " so far" : ""}`}>
-      <p>${hasMore ? "The search stops after many objects. Let it look further, or search in a folder." : "It may be on another branch, or uncommitted elsewhere."}</p><//>`;
+    return html`<${Empty} icon="search" title=${`No path ${prefix ? `below ${prefix} ` : ""}contains “${search}”${hasMore ? " so far" : ""}`}>
+      <p>${hasMore ? "The search pauses after many objects. Continue it, or search in a folder." : "It may be on another branch."}</p><//>`;
   if (text)
-    return html`<${Empty} icon="search" title=${`Nothing here has “${text}” in its name`}>
-      <p>${hasMore ? "Only the first entries of this folder are loaded. Press Enter to search in all folders below." : "Press Enter to search in all folders below."}</p><//>`;
+    return html`<${Empty} icon="search" title=${`No entry matches “${text}”`}>
+      <p>${hasMore ? "Only the first entries of this folder are loaded. Press Enter to search all folders below." : "Press Enter to search all folders below."}</p><//>`;
   return html`<${Empty} icon="folder" title=${prefix ? "This folder is empty" : "No objects yet"}>
-    <p>${canUpload ? "Drop files here, or use Upload. What you add is uncommitted until you commit it." : "Pick a branch to upload to it."}</p><//>`;
+    <p>${canUpload ? "Drop files here, or use Upload. Uploaded files are uncommitted changes." : "Pick a branch to upload to it."}</p><//>`;
 }
 
 /** @param {{name: string, ref_: string, prefix: string, item: any, canDelete: boolean, onDelete: () => void, onUse: () => void}} props */
@@ -129,9 +129,9 @@ function Row({ name, ref_: ref, prefix, item, canDelete, onDelete, onUse }) {
       ${!isFolder && html`<a href=${url(path`/repositories/${name}/refs/${ref}/objects`, { path: item.path })} download><${Icon} name="download" />Download</a>`}
       <button onClick=${() => { close(); copyText(`lakefs://${name}/${ref}/${item.path}`); }}><${Icon} name="copy" />Copy path</button>
       ${!isFolder && html`<button onClick=${() => { close(); presign(); }}><${Icon} name="copy" />Copy presigned URL</button>`}
-      <button onClick=${() => { close(); onUse(); }}><${Icon} name="code" />Use it from…</button>
+      <button onClick=${() => { close(); onUse(); }}><${Icon} name="code" />Code snippets…</button>
       <${Link} href=${inRepository(name, "commits", { ref, path: item.path })}><${Icon} name="commit" />History<//>
-      ${canDelete ? html`<button class="danger" onClick=${() => { close(); onDelete(); }}><${Icon} name="garbage" />Delete</button>` : html`<p>Deleting needs a branch that can be written.</p>`}`}<//></td></tr>`;
+      ${canDelete ? html`<button class="danger" onClick=${() => { close(); onDelete(); }}><${Icon} name="garbage" />Delete</button>` : html`<p>To delete, pick a writable branch.</p>`}`}<//></td></tr>`;
 }
 
 const DELETED_AT_ONCE = 1000;
@@ -154,6 +154,6 @@ export function Deletion({ name, branch, item, onClose, onDone }) {
   };
   return html`<${Form} title=${isFolder ? "Delete a folder" : "Delete an object"} label="Delete" kind="danger" action=${action} onClose=${onClose}
     onSubmit=${async () => (await action.run(work)) && onDone()}>
-    <p><code>${item.path}</code>${isFolder && " and all that is in it"} will be gone from <${Badge}>${branch}<//>, as an uncommitted change. Commits that have it keep it.</p>
+    <p><code>${item.path}</code>${isFolder && " and its content"} will be deleted from <${Badge}>${branch}<//>, as an uncommitted change. Existing commits are not affected.</p>
     ${progress > 0 && html`<p class="hint">${counted(progress, "object")} deleted so far</p>`}<//>`;
 }

@@ -1,4 +1,4 @@
-// Policies, and an editor that checks them while they are written.
+// Policies, and an editor that validates them.
 
 import { html, useState } from "../vendor/preact-htm.js";
 import { get, path, post, put } from "../api.js";
@@ -10,7 +10,7 @@ import { notify, useAction, useLoad, useMissing } from "../state.js";
 const EXAMPLE = [{ effect: "allow", action: ["fs:ReadObject", "fs:ListObjects"], resource: "arn:lakefs:fs:::repository/my-lake/*" }];
 
 /**
- * What is wrong with a policy's statements, in a line; empty if nothing is.
+ * The first error in a policy's statements; empty if valid.
  * @param {string} text
  */
 export function faultOf(text) {
@@ -18,9 +18,9 @@ export function faultOf(text) {
   try {
     found = JSON.parse(text);
   } catch (error) {
-    return `This is not JSON: ${/** @type {Error} */ (error).message}`;
+    return `Invalid JSON: ${/** @type {Error} */ (error).message}`;
   }
-  if (!Array.isArray(found) || found.length === 0) return "It must be a list of statements: [{…}]";
+  if (!Array.isArray(found) || found.length === 0) return "Must be a list of statements: [{…}]";
   for (const [at, each] of found.entries()) {
     const where = `Statement ${at + 1}`;
     if (each === null || typeof each !== "object") return `${where} must be an object: {…}`;
@@ -37,13 +37,13 @@ export function faultOf(text) {
 
 export function Policies() {
   const [creating, setCreating] = useState(false);
-  return html`<${Entities} title="Policies" what="policy" icon="policy" note="What their users and groups may do." where="/auth/policies" page="/auth/policies" version=${0} onCreate=${() => setCreating(true)} />
+  return html`<${Entities} title="Policies" what="policy" icon="policy" note="Permissions that can be attached to users and groups." where="/auth/policies" page="/auth/policies" version=${0} onCreate=${() => setCreating(true)} />
     ${creating && html`<${Creation} onClose=${() => setCreating(false)} />`}`;
 }
 
 /** @param {{text: string, onInput: (text: string) => void}} props */
 function Editor({ text, onInput }) {
-  return html`<${Field} label="Statements" multiline class="mono" value=${text} onInput=${onInput} error=${faultOf(text)} hint="A deny wins over every allow." />`;
+  return html`<${Field} label="Statements" multiline class="mono" value=${text} onInput=${onInput} error=${faultOf(text)} hint="Deny overrides allow." />`;
 }
 
 /** @param {{onClose: () => void}} props */
@@ -54,7 +54,7 @@ function Creation({ onClose }) {
   const submit = async () => {
     if (await action.run(() => post("/auth/policies", { id, statement: JSON.parse(text) }))) go(`/auth/policies/${encodeURIComponent(id)}`);
   };
-  return html`<${Form} title="Create a policy" label="Create" wide action=${action} onClose=${onClose} onSubmit=${submit} why=${!id.trim() ? "Give it a name" : faultOf(text) ? "The statements need a change" : ""}>
+  return html`<${Form} title="Create a policy" label="Create" wide action=${action} onClose=${onClose} onSubmit=${submit} why=${!id.trim() ? "Enter a name" : faultOf(text) ? "Correct the statements" : ""}>
     <${Field} label="Name" value=${id} onInput=${setId} /><${Editor} text=${text} onInput=${setText} /><//>`;
 }
 
@@ -73,7 +73,7 @@ export function PolicyPage({ parts }) {
     setText(null);
     found.reload();
   };
-  return html`<${Shown} of=${found}>${() => html`<${Heading} title=${id} note="Policy"><${DeleteButton} what="policy" id=${id} where=${where} page="/auth/policies" text="Users and groups that have it lose what it allows." />
+  return html`<${Shown} of=${found}>${() => html`<${Heading} title=${id} note="Policy"><${DeleteButton} what="policy" id=${id} where=${where} page="/auth/policies" text="Users and groups lose the permissions of this policy." />
       <${Button} kind="primary" why=${missing.save} disabled=${text === null || action.busy || Boolean(faultOf(shown))} onClick=${save}>Save<//><//>
     <section class="card pad stack"><${Editor} text=${shown} onInput=${setText} /><${ErrorBox} error=${action.error} /></section>`}<//>`;
 }

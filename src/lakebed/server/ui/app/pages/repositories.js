@@ -17,8 +17,8 @@ export function Repositories() {
   return html`<${Heading} title="Repositories"><${Filter} label="Search repositories" value=${text} onInput=${setText} />${create}<//>
     <section class="card"><${Shown} of=${list}>${() => list.items.length === 0
       ? text
-        ? html`<${Empty} icon="search" title=${`No repository has “${text}” in its name`}><button onClick=${() => setText("")}>Show all</button><//>`
-        : html`<${Empty} icon="repository" title="No repositories yet"><p>A repository versions a place in your storage: its objects stay there. Begin with sample data to look around.</p>${create}<//>`
+        ? html`<${Empty} icon="search" title=${`No match for “${text}”`}><button onClick=${() => setText("")}>Show all</button><//>`
+        : html`<${Empty} icon="repository" title="No repositories yet"><p>A repository versions the data at a location of your storage. Start with sample data to try it.</p>${create}<//>`
       : html`<ul class="items">${list.items.map((each) => html`<${Row} key=${each.id} repository=${each} />`)}</ul><${More} of=${list} what="more repositories" />`}<//></section>
     ${creating && html`<${Creation} onClose=${() => setCreating(false)} />`}`;
 }
@@ -44,19 +44,19 @@ function Creation({ onClose }) {
   const storage = config.data?.storage_config;
   const prefix = storage?.default_namespace_prefix || storage?.blockstore_namespace_example?.replace(/[^/]*$/, "") || "";
   const namespace = place ?? (prefix && name ? `${prefix.replace(/\/$/, "")}/${name}` : prefix);
-  const wrongName = name && !NAME.test(name) ? "3 to 63 of a-z, 0-9 and -, beginning with a letter or a digit" : "";
+  const wrongName = name && !NAME.test(name) ? "3 to 63 characters of a-z, 0-9 and -, starting with a letter or digit" : "";
   const wrongPlace = storage && namespace && (name || place !== null) && !new RegExp(storage.blockstore_namespace_ValidityRegex).test(namespace)
-    ? `This server keeps objects in ${storage.blockstore_type}: begin with ${storage.blockstore_namespace_example.replace(/:.*/, "://")}` : "";
+    ? `This server's storage is ${storage.blockstore_type}: start with ${storage.blockstore_namespace_example.replace(/:.*/, "://")}` : "";
   const submit = async () => {
     const body = { name, storage_namespace: namespace, default_branch: branch, sample_data: sample, read_only: readOnly };
     if (await action.run(() => post("/repositories", body))) go(inRepository(name, "objects", { ref: branch }));
   };
   return html`<${Form} title="Create a repository" label="Create" action=${action} onSubmit=${submit} onClose=${onClose}
-      why=${!name ? "Give it a name" : wrongName || wrongPlace ? "Something above needs a change" : ""}>
+      why=${!name ? "Enter a name" : wrongName || wrongPlace ? "Correct the error above" : ""}>
     <${Field} label="Name" value=${name} onInput=${setName} error=${wrongName} placeholder="my-lake" data-focus />
-    <${Field} label="Storage namespace" value=${namespace} onInput=${setPlace} error=${wrongPlace} class="mono" hint=${`Where its objects are kept; no other repository may use it. ${storage ? `Example: ${storage.blockstore_namespace_example}` : ""}`} />
+    <${Field} label="Storage namespace" value=${namespace} onInput=${setPlace} error=${wrongPlace} class="mono" hint=${`Location of the objects, not shared with another repository. ${storage ? `Example: ${storage.blockstore_namespace_example}` : ""}`} />
     <${Field} label="Default branch" value=${branch} onInput=${setBranch} />
-    <${Check} label="Add sample data: a few tables, commits and branches to try" value=${sample} onInput=${setSample} disabled=${readOnly} />
-    <${Check} label="Read-only: nothing can be changed" value=${readOnly} onInput=${(/** @type {boolean} */ value) => { setReadOnly(value); if (value) setSample(false); }} />
+    <${Check} label="Add sample data: tables, commits and branches" value=${sample} onInput=${setSample} disabled=${readOnly} />
+    <${Check} label="Read-only" value=${readOnly} onInput=${(/** @type {boolean} */ value) => { setReadOnly(value); if (value) setSample(false); }} />
   <//>`;
 }

@@ -17,12 +17,12 @@ export function Settings({ name, repository }) {
       "Storage namespace": html`<span class="row"><code>${found.storage_namespace}</code><${Copy} text=${found.storage_namespace} what="storage namespace" /></span>`,
       "Default branch": html`<code>${found.default_branch}</code>`,
       Created: html`<${Time} at=${found.creation_date} />`,
-      Writing: found.read_only ? html`<${Badge}><${Icon} name="lock" />read-only<//> <span class="soft">set when it was created</span>` : "allowed",
+"Read-only": found.read_only ? html`<${Badge}><${Icon} name="lock" />read-only<//> <span class="soft">set at creation</span>` : "no",
     }} />`}<//></div></section>
     <${ProtectionRules} name=${name} why=${missing.rules} />
     <${Hooks} name=${name} why=${missing.hooks} />
     <${Metadata} name=${name} why=${missing.metadata} />
-    <section class="card"><header><h2>Delete this repository</h2><${Button} kind="danger" icon="garbage" why=${missing.remove} onClick=${() => setDeleting(true)}>Delete<//></header><p class="pad soft">Branches, tags and commits are gone then. The objects stay in the storage.</p></section>
+    <section class="card"><header><h2>Delete this repository</h2><${Button} kind="danger" icon="garbage" why=${missing.remove} onClick=${() => setDeleting(true)}>Delete<//></header><p class="pad soft">This permanently deletes all branches, tags and commits. Objects remain in the storage.</p></section>
     ${deleting && html`<${Deletion} name=${name} isReadOnly=${Boolean(repository.data?.read_only)} onClose=${() => setDeleting(false)} />`}`;
 }
 
@@ -44,10 +44,10 @@ function ProtectionRules({ name, why }) {
   };
   const isThere = (rules.data ?? []).some((/** @type {any} */ each) => each.pattern === pattern.trim());
   return html`<section class="card"><header><h2>Branch protection</h2></header><${Shown} of=${rules} rows=${2}>${(/** @type {any[]} */ found) => html`
-    ${found.length === 0 ? html`<p class="pad soft">No branch is protected: whoever may write can change all of them.</p>` : html`<ul class="items">${found.map((each) => html`<li key=${each.pattern}><${Icon} name="lock" /><code class="grow">${each.pattern}</code>${each.strict && html`<${Badge}>merges only<//>`}<${Button} kind="bare" icon="close" aria-label=${`Remove ${each.pattern}`} why=${why} disabled=${action.busy} onClick=${() => change(found.filter((other) => other !== each))} /></li>`)}</ul>`}
-    <form class="pad stack" onSubmit=${add}><div class="row"><input class="grow mono" aria-label="Branches that match" placeholder="main, or release-*" value=${pattern} onInput=${(/** @type {any} */ event) => setPattern(event.target.value)} />
+    ${found.length === 0 ? html`<p class="pad soft">No branch is protected.</p>` : html`<ul class="items">${found.map((each) => html`<li key=${each.pattern}><${Icon} name="lock" /><code class="grow">${each.pattern}</code>${each.strict && html`<${Badge}>merges only<//>`}<${Button} kind="bare" icon="close" aria-label=${`Remove ${each.pattern}`} why=${why} disabled=${action.busy} onClick=${() => change(found.filter((other) => other !== each))} /></li>`)}</ul>`}
+    <form class="pad stack" onSubmit=${add}><div class="row"><input class="grow mono" aria-label="Branch pattern" placeholder="main, or release-*" value=${pattern} onInput=${(/** @type {any} */ event) => setPattern(event.target.value)} />
       <button type="submit" title=${why || undefined} disabled=${Boolean(why) || !pattern.trim() || isThere || action.busy}>Protect</button></div>
-      <${Check} label="Strict: only merges change them" value=${strict} onInput=${setStrict} />${isThere && html`<p class="wrong small">There is a rule for ${pattern} already.</p>`}<${ErrorBox} error=${action.error} /></form>`}<//></section>`;
+      <${Check} label="Strict: only merges can change them" value=${strict} onInput=${setStrict} />${isThere && html`<p class="wrong small">A rule for ${pattern} already exists.</p>`}<${ErrorBox} error=${action.error} /></form>`}<//></section>`;
 }
 
 /** @param {{name: string, why: string}} props */
@@ -59,7 +59,7 @@ function Hooks({ name, why }) {
     if (await action.run(() => put(where, { strict }))) found.reload();
   };
   return html`<section class="card"><header><h2>Hooks</h2></header><${Shown} of=${found} rows=${1}>${(/** @type {any} */ data) => html`<div class="pad stack">
-    <p class="soft">${data.strict ? "Strict: the action files of a branch's head judge what takes its place, too." : "Not strict: a commit or a merge is judged by the action files that it brings along. Whoever may change these files can remove a gate."}</p>
+    <p class="soft">${data.strict ? "Strict: a change must also pass the hooks of the branch's current head." : "Not strict: a commit or merge runs the hooks that it contains itself. Users who can change action files can disable hooks."}</p>
     <div><button title=${why || undefined} disabled=${Boolean(why) || action.busy} onClick=${() => change(!data.strict)}>${data.strict ? "Make hooks not strict" : "Make hooks strict"}</button></div><${ErrorBox} error=${action.error} /></div>`}<//></section>`;
 }
 
@@ -82,7 +82,7 @@ function Metadata({ name, why }) {
     setPairs(null);
     found.reload();
   };
-  return html`<section class="card"><header><h2>Metadata</h2><${Button} why=${why} disabled=${!pairs || action.busy} onClick=${save}>Save<//></header><div class="pad"><${Shown} of=${found} rows=${2}>${() => html`<div class="stack">${shown.length === 0 && html`<p class="soft">None yet. Say who owns the data, or where it comes from.</p>`}<${Pairs} label="Names and values" pairs=${shown} onInput=${setPairs} /><${ErrorBox} error=${action.error} /></div>`}<//></div></section>`;
+  return html`<section class="card"><header><h2>Metadata</h2><${Button} why=${why} disabled=${!pairs || action.busy} onClick=${save}>Save<//></header><div class="pad"><${Shown} of=${found} rows=${2}>${() => html`<div class="stack">${shown.length === 0 && html`<p class="soft">None yet. Document the owner or origin of the data.</p>`}<${Pairs} label="Names and values" pairs=${shown} onInput=${setPairs} /><${ErrorBox} error=${action.error} /></div>`}<//></div></section>`;
 }
 
 /** @param {{name: string, isReadOnly: boolean, onClose: () => void}} props */
@@ -94,7 +94,7 @@ function Deletion({ name, isReadOnly, onClose }) {
     notify(`Deleted repository ${name}`);
     go("/repositories");
   };
-  return html`<${Form} title="Delete this repository" label="Delete" kind="danger" action=${action} onClose=${onClose} onSubmit=${submit} why=${text === name ? "" : "Type its name"}>
-    <p>All branches, tags and commits of <strong>${name}</strong> will be gone. This cannot be undone.</p>
-    <${Field} label=${`Type ${name} to go on`} value=${text} onInput=${setText} /><//>`;
+  return html`<${Form} title="Delete this repository" label="Delete" kind="danger" action=${action} onClose=${onClose} onSubmit=${submit} why=${text === name ? "" : "Type the name"}>
+    <p>This permanently deletes all branches, tags and commits of <strong>${name}</strong>.</p>
+    <${Field} label=${`Type ${name} to confirm`} value=${text} onInput=${setText} /><//>`;
 }

@@ -19,9 +19,9 @@ export function Tags({ name, repository }) {
     list.reload();
   };
   const create = html`<${Button} kind="primary" icon="plus" why=${why} onClick=${() => setDialog({ kind: "create" })}>Create tag<//>`;
-  return html`<${Heading} title="Tags"><${Filter} label="Names that begin with" value=${text} onInput=${setText} />${create}<//>
+  return html`<${Heading} title="Tags"><${Filter} label="Search by prefix" value=${text} onInput=${setText} />${create}<//>
     <section class="card"><${Shown} of=${list}>${() => list.items.length === 0
-      ? html`<${Empty} icon="tag" title=${text ? `No tag begins with “${text}”` : "No tags yet"}><p>A tag is a name for a commit that does not move, for a release of your data.</p>${!text && create}<//>`
+      ? html`<${Empty} icon="tag" title=${text ? `No match for “${text}”` : "No tags yet"}><p>A tag is a permanent name for a commit, for example a release of your data.</p>${!text && create}<//>`
       : html`<ul class="items">${list.items.map((each) => html`<li key=${each.id}><span class="soft"><${Icon} name="tag" /></span><div class="grow"><${Link} href=${inRepository(name, "objects", { ref: each.id })}><strong>${each.id}</strong><//></div>
         <${Id} id=${each.commit_id} what="commit id" href=${(/** @type {string} */ text_) => html`<${Link} href=${inRepository(name, `commits/${each.commit_id}`)}><code>${text_}</code><//>`} />
         <${Menu} kind="bare" title=${`Actions for ${each.id}`} label=${html`<${Icon} name="more" />`}>${(/** @type {() => void} */ close) => html`
@@ -41,7 +41,7 @@ function Creation({ name, source, onClose, onDone }) {
     notify(`Created tag ${text}`);
     onDone();
   };
-  return html`<${Form} title="Create a tag" label="Create" action=${action} onClose=${onClose} onSubmit=${submit} why=${text ? "" : "Give it a name"}>
+  return html`<${Form} title="Create a tag" label="Create" action=${action} onClose=${onClose} onSubmit=${submit} why=${text ? "" : "Enter a name"}>
     <${Field} label="Name" value=${text} onInput=${setText} placeholder="v1" data-focus />
     <div class="field"><span class="label">At</span><${RefPicker} name=${name} value=${from} label="At" onPick=${setFrom} /></div><//>`;
 }
@@ -51,5 +51,5 @@ function Deletion({ name, tag, onClose, onDone }) {
   const action = useAction();
   const submit = async () => (await action.run(() => remove(path`/repositories/${name}/tags/${tag}`))) && onDone();
   return html`<${Form} title="Delete a tag" label="Delete" kind="danger" action=${action} onClose=${onClose} onSubmit=${submit}>
-    <p>The tag <strong>${tag}</strong> will be gone. Its commit stays.</p><//>`;
+    <p>This permanently deletes the tag <strong>${tag}</strong>, but not its commit.</p><//>`;
 }
