@@ -96,7 +96,7 @@ def test_a_cherry_pick_of_what_is_there_already_is_refused(engine: Engine) -> No
     picked = commit(engine, DEV, a="a")
     cherry_pick(engine, LAKE, MAIN, picked, REQUEST)
     assert staging.get(engine, LAKE, MAIN, b"a").address == "a"
-    with pytest.raises(NoChanges, match="already up to date: .* has all of these changes"):
+    with pytest.raises(NoChanges, match=r"already up to date: .* has all of these changes"):
         cherry_pick(engine, LAKE, MAIN, picked, REQUEST)
 
 
