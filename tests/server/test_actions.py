@@ -2,11 +2,14 @@
 
 import threading
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from falcon.testing import Result
 
 from lakebed.auth import KeyPair
+from lakebed.lake.hooks import kinds
+from lakebed.lake.hooks.process_pool import ProcessPool
 from lakebed.server.background import jobs_of
 from lakebed.server.hook_calls import DEPTH_MAX
 from tests.kit.receiver import Receiver
@@ -328,6 +331,26 @@ def owner_of_data(world: Server) -> KeyPair:
     world.services.auth.user_policies.add("owner", "FSFullAccess")
     made = world.services.auth.credentials.create("owner")
     return KeyPair(access_key_id=made.access_key_id, secret_access_key=made.secret_access_key)
+
+
+def test_all_hooks_of_a_process_share_one_pool(
+    receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else the bound on their processes would hold for each commit by itself."""
+    pools: list[object] = []
+
+    def run_and_note(*arguments: Any, pool: ProcessPool, **options: Any) -> None:
+        pools.append(pool)
+        kinds.run_hook(*arguments, pool=pool, **options)
+
+    monkeypatch.setattr("lakebed.lake.hooks.actions.run_any_hook", run_and_note)
+    with server(hooks__allow_private_networks=True) as world:
+        put_action(world, f"{receiver.url}/gate", "pre-commit")
+        assert commit(world).status_code == 201
+        world.put("more")
+        assert commit(world).status_code == 201
+    first, second = pools
+    assert first is second
 
 
 def test_a_gate_judges_its_own_deletion_and_only_administrators_pass_it(

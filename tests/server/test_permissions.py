@@ -11,6 +11,7 @@ from lakebed.auth import AuthNotFound, Effect, KeyPair, Statement
 from lakebed.engine.model import RepositoryID
 from lakebed.kv import Store
 from lakebed.server.api.operations import ROUTES
+from lakebed.server.api.operations.commits import SKIP_HOOKS
 from lakebed.server.api.routes import Access, Need, Route
 from tests.server.kit import BRANCH, REPOSITORY, Server, server
 from tests.server.operations import PARTS, PATH, filled, request
@@ -137,6 +138,22 @@ def test_with_just_the_permission_it_goes_through(
     for missing in statements:
         allow(world, [each for each in statements if each != missing])
         assert world.call(method, path, pair=pair, **kwargs).status_code == 401
+
+
+def test_hooks_are_skipped_with_a_permission_only() -> None:
+    """A request that skips them with it, and one without, are in `test_actions`."""
+    skipping = [
+        route
+        for route in ROUTES
+        if route.query is not None
+        and "skip_hooks" in {field.name for field in msgspec.structs.fields(route.query)}
+    ]
+    assert len(skipping) == 8
+    assert [
+        route.operation
+        for route in skipping
+        if not isinstance(route.needs, tuple) or SKIP_HOOKS not in route.needs
+    ] == []
 
 
 def test_users_can_ask_what_they_may(world: Server) -> None:
