@@ -92,6 +92,25 @@ def test_the_same_on_spark(tmp_path: Path, spark: "SparkSession") -> None:
         check_collection(lake)
 
 
+@pytest.mark.parametrize("adopted", [False, True])
+def test_expiring_commits_say_that_nothing_is_freed_before_the_adoption(
+    adopted: bool, lake: GCLake, caplog: pytest.LogCaptureFixture
+) -> None:
+    opened = lake.lake
+    stage(opened, "a", "data/p/a")
+    for path in ("b", "c"):
+        lake.upload(path)
+        lake.commit()
+    if adopted:
+        adopt(opened.engine, "lake")
+    retention = opened.reclaim.retention
+    retention.set_rules(REPOSITORY, RetentionRules(2))
+    lake.later(24 * 9)
+    assert retention.expire(REPOSITORY, max_share=1.0).marked
+    told = f"no object of lakeFS below {OLD} is freed before `lakebed migrate adopt`"
+    assert (told in caplog.text) is not adopted
+
+
 def check_collection(lake: GCLake) -> None:
     opened = lake.lake
     committed = stage(opened, "a", "data/p/committed")

@@ -217,4 +217,6 @@ def test_what_was_purged(lake: GCLake, monkeypatch: pytest.MonkeyPatch) -> None:
     lake.lake.reclaim.purges.purge(
         REPOSITORY, PurgeQuery("path", b"a"), reason="asked for", username="ann"
     )
-    says(of_address(lake, address), "gone", "It was purged on", "asked for", "references it as 'a'")
+    found = of_address(lake, address)
+    says(found, "gone", "It was purged on", "asked for", "references it as 'a'")
+    assert "Of that commit" not in "\n".join(found.reasons), "as if it kept the object"
