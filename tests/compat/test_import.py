@@ -136,7 +136,7 @@ def test_one_command_imports_a_folder(
     asked = ("import", "--from", source, "--to", target)
     code, printed, said = command.result(*asked, "-m", "in", "--meta", "k=v")
     assert (code, printed.count("\n")) == (0, 1)
-    assert f"Imported 3 object(s) from {source} by commit " in printed
+    assert f"Imported 3 object(s) from {source} in commit " in printed
     assert "1 object(s) were skipped" in said
     assert "bell\\x07" in said
     assert "cannot be imported" in command.error(*asked, "--strict")

@@ -257,13 +257,13 @@ def test_two_repositories_cannot_adopt_one_namespace(lake: GCLake) -> None:
     other = make_lake(opened.store, opened.block, name=RepositoryID("other"))
     move_in(other)
     for name in ("lake", "other"):
-        with pytest.raises(CannotAdopt, match="moved in from local://old/lake/ too"):
+        with pytest.raises(CannotAdopt, match="was migrated from local://old/lake/ too"):
             adopt(opened.engine, name)
     # Also if one moved in before its namespace was noted, under another name of the server.
     opened.engine.repositories.set_metadata(
         other.name, put={MOVED_FROM: "http://also-old lake"}, remove=[MOVED_NAMESPACE]
     )
-    with pytest.raises(CannotAdopt, match="repository other moved in from"):
+    with pytest.raises(CannotAdopt, match="repository other was migrated from"):
         adopt(opened.engine, "lake")
     # Also if what is noted does not tell.
     move_in(other, "local://old/another/")
@@ -331,7 +331,7 @@ def test_objects_that_another_repository_references_are_not_adopted(
         opened.store, opened.block, name=RepositoryID("other"), namespace="local://2/x"
     )
     place = reference(other, old_object(opened, "data/x"))
-    with pytest.raises(CannotAdopt, match=f"{place} of repository other has 'x' there"):
+    with pytest.raises(CannotAdopt, match=f"{place} of repository other references 'x'"):
         adopt(opened.engine, "lake")
     found = opened.engine.repositories.around(Address.parse(f"{OLD}data/x"))
     assert found == (None, None), "a refusal leaves no claim"
@@ -357,7 +357,7 @@ def test_a_namespace_that_is_given_must_be_referenced(lake: GCLake) -> None:
     opened = lake.lake
     opened.engine.repositories.set_metadata(opened.name, put={}, remove=[MOVED_NAMESPACE])
     stage(opened, "a", "in/a")
-    with pytest.raises(CannotAdopt, match="references no object below local://old/lake/data/"):
+    with pytest.raises(CannotAdopt, match="no object below local://old/lake/data/ is referenced"):
         adopt(opened.engine, "lake", Namespace.parse(OLD))
     stage(opened, "b", "data/b")
     assert adopt(opened.engine, "lake", Namespace.parse(OLD)).namespace.prefix == "lake/data/"
@@ -440,11 +440,11 @@ def test_a_deletion_during_the_check_of_an_address_is_seen(
 @pytest.mark.parametrize(
     ("noted", "reason"),
     [
-        ({}, "did not move in"),
-        ({MOVED_FROM: "x"}, "was not noted"),
+        ({}, "was not migrated"),
+        ({MOVED_FROM: "x"}, "was not recorded"),
         (
             {MOVED_FROM: "x", MOVED_NAMESPACE: "local://old/other/"},
-            "moved in from local://old/other",
+            "was migrated from local://old/other",
         ),
     ],
 )

@@ -100,7 +100,7 @@ def test_what_became_of_old_commits_is_told_in_words() -> None:
     figures_of_branches = {"main": 2, "": 1}
     commits = {"ran": True, **figures, "by_branch": figures_of_branches}
     assert _shown({"commits": commits}) == {
-        "commits": "6 looked at, 1 newly marked, 2 marked before, 0 in use again, 3 expired"
+        "commits": "6 scanned, 1 newly marked, 2 marked before, 0 in use again, 3 expired"
         " (main 2, (no branch) 1)"
     }
-    assert _shown({"commits": {"ran": False}})["commits"].startswith("not looked at")
+    assert _shown({"commits": {"ran": False}})["commits"].startswith("skipped: ")

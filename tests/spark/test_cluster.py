@@ -131,7 +131,7 @@ def test_a_cluster_does_what_one_machine_does(
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    arguments = ["gc", "run", f"lakefs://{client.repository}", "--assume-quiet", "--json"]
+    arguments = ["gc", "run", f"lakefs://{client.repository}", "--no-concurrent-writers", "--json"]
     assert run(cli.app, [*arguments, "--dry-run"]) == 0
     here = json.loads(capsys.readouterr().out)
     before = files(sqlite_lakebed, client.repository)

@@ -52,7 +52,7 @@ def test_the_command_line(
         "server", "list", "read", "write and delete", "clocks",
     ]  # fmt: skip
 
-    assert run(cli.app, ["gc", "run", uri, "--assume-quiet", *place]) == 0
+    assert run(cli.app, ["gc", "run", uri, "--no-concurrent-writers", *place]) == 0
     summary = json.loads(capsys.readouterr().out)
     assert (summary["deleted"], summary["committed"], summary["held"]) == (1, 2, 1)
     assert len(files(sqlite_lakebed, client.repository)) == 3
@@ -96,11 +96,11 @@ def test_a_quiet_run_after_uploads_by_the_python_client(
     )
     uri = f"lakefs://{client.repository}"
     assert len(files(sqlite_lakebed, client.repository)) == 4
-    assert run(cli.app, ["gc", "run", uri, "--assume-quiet"]) == 1
+    assert run(cli.app, ["gc", "run", uri, "--no-concurrent-writers"]) == 1
     assert "1 unfinished uploads: list them with" in capsys.readouterr().err
     assert run(cli.app, ["gc", "end-uploads", uri, "--all", "--yes"]) == 0
     capsys.readouterr()
-    assert run(cli.app, ["gc", "run", uri, "--assume-quiet", "--json"]) == 0
+    assert run(cli.app, ["gc", "run", uri, "--no-concurrent-writers", "--json"]) == 0
     summary = json.loads(capsys.readouterr().out)
     assert (summary["deleted"], summary["committed"]) == (3, 1)
     assert client.read("a") == "version 2"

@@ -43,7 +43,7 @@ def make_garbage(client: Client) -> None:
 
 
 def quiet_run(client: Client) -> int:
-    return run(cli.app, ["gc", "run", f"lakefs://{client.repository}", "--assume-quiet"])
+    return run(cli.app, ["gc", "run", f"lakefs://{client.repository}", "--no-concurrent-writers"])
 
 
 @pytest.fixture

@@ -84,7 +84,7 @@ def test_the_command_line(
 
     main(["--from", source, "--to", f"{to}/again", "-m", "by the other entry"])
     printed = capsys.readouterr()
-    assert f"Imported {len(FOUND)} object(s) from {source} by commit " in printed.out
+    assert f"Imported {len(FOUND)} object(s) from {source} in commit " in printed.out
     assert client.read("again/one") == "one"
 
     for wrong, why in [

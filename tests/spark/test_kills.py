@@ -141,7 +141,7 @@ def test_a_run_that_is_killed_and_the_next_one(
     before = files(server, client.repository)
     assert len(before) == GARBAGE + KEPT
     if mode == "quiet":
-        arguments = [uri, "--assume-quiet"]
+        arguments = [uri, "--no-concurrent-writers"]
     else:
         arguments = [uri]
         look(uri, capsys)

@@ -16,7 +16,9 @@ def test_spark_submit(
     client: Client, sqlite_lakebed: LakebedServer, program: str, tmp_path: Path
 ) -> None:
     uri = f"lakefs://{client.repository}"
-    command = submit("--master", "local[1]", program, "gc", "run", uri, "--assume-quiet", "--json")
+    command = submit(
+        "--master", "local[1]", program, "gc", "run", uri, "--no-concurrent-writers", "--json"
+    )
     python = {"PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable}
     summary = finished(command, tmp_path, **python)
     assert (summary["deleted"], summary["committed"], summary["held"]) == (15, 5, 1)

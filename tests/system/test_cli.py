@@ -141,7 +141,7 @@ def test_resets(run: CommandLine, repo: str, files: Files) -> None:
     def staged() -> list[str]:
         return [item["path"] for item in run.json("diff", main)]
 
-    nothing = f"there are no uncommitted changes %s on {main}"
+    nothing = f"no uncommitted changes %s on {main}"
     assert run.error("branch", "reset", main, "--object", "on") == nothing % "of on"
     assert run.error("branch", "reset", main, "--prefix", "three") == nothing % "below three"
     run("branch", "reset", main, "--object", "one")
@@ -175,8 +175,8 @@ def test_reverts_and_cherry_picks(run: CommandLine, repo: str, files: Files) -> 
     assert len(merge["parents"]) == 2
     assert f"parents\t{' '.join(merge['parents'])}\n" in run("show", "commit", main)
     assert run.error("branch", "revert", main, merge["id"]) == (
-        f"{merge['id']} is a merge: pass -m 1 to go back to its first parent, or the number of"
-        " another one"
+        f"{merge['id']} is a merge: pass -m 1 to revert to its first parent, or the number"
+        " of another parent"
     )
     run("branch", "revert", main, f"{repo}/{merge['id']}", "-m", "1")
     assert [item["path"] for item in run.json("fs", "ls", main)] == ["one"]
@@ -195,7 +195,7 @@ def test_merges_that_conflict(run: CommandLine, repo: str, files: Files) -> None
     assert said == (
         "conflict: same\n"
         f"lakebed: {dev} and {main} both changed 1 object(s), nothing was merged:"
-        " pass --strategy source-wins or dest-wins, or make them equal first\n"
+        " pass --strategy source-wins or dest-wins, or resolve the conflicts first\n"
     )
     code, printed, _ = run.result("merge", dev, main, "--json")
     assert (code, json.loads(printed)) == (1, {"conflicts": ["same"]})
@@ -337,7 +337,7 @@ def test_refs_are_dumped_and_restored(
 
     manifest.write_text("nonsense")
     assert run.error("refs-restore", repo, "--manifest", str(manifest)) == (
-        f"{manifest} is not JSON, expected what refs-dump prints"
+        f"{manifest} is not JSON: expected the output of refs-dump"
     )
 
 

@@ -107,7 +107,7 @@ def test_from_clone_to_commit_and_back(run: CommandLine, main: str) -> None:
     assert record["metadata"]["by"] == "ada"
     assert [item["path"] for item in run.json("diff", main)] == ["of-others"]
     assert run("local", "commit", "work", "-m", "again") == (
-        f"Nothing to commit: work is as {main}/data/ is\n"
+        f"Nothing to commit: work has the same content as {main}/data/\n"
     )
     assert run("local", "checkout", "work", "--ref", f"{main}~1") == (
         f"Checked out {first} in work: 2 downloaded, 1 removed\n"
@@ -135,7 +135,7 @@ def test_a_conflict_is_one_message_and_code_1(run: CommandLine, main: str) -> No
             "lakebed: changed here and on the server: a",
             (
                 "lakebed: nothing was overwritten: move these files out of the folder and run"
-                " `lakebed local pull`, or throw all your changes away with"
+                " `lakebed local pull`, or discard all local changes with"
                 " `lakebed local pull --force`"
             ),
         ]
@@ -148,11 +148,13 @@ def test_a_folder_that_is_there_is_linked(run: CommandLine, main: str) -> None:
     Path("mine").mkdir()
     Path("mine/x").write_text("x")
     said = run("local", "init", f"{main}/new/", "mine")
-    assert said.startswith(f"mine is a working copy of {main}/new/ now, at commit ")
+    assert said.startswith(f"Linked mine to {main}/new/ at commit ")
     assert "already" in run.error("local", "init", f"{main}/new/", "mine")
     run("local", "commit", "mine", "-m", "x")
     assert run("fs", "cat", f"{main}/new/x") == "x"
-    assert run.error("local", "status").endswith("make one with `lakebed local clone` or `init`")
+    assert run.error("local", "status").endswith(
+        "run `lakebed local clone` or `lakebed local init`"
+    )
 
 
 def test_a_commit_goes_on_after_sigkill(run: CommandLine, main: str) -> None:
@@ -172,7 +174,7 @@ def test_a_commit_goes_on_after_sigkill(run: CommandLine, main: str) -> None:
     assert head(run, main) == before
     assert yaml.safe_load(Path("work/.lakefs_ref.yaml").read_text())["active_operation"] == "commit"
     assert run("local", "commit", "work", "-m", "m").endswith(
-        "2 uploaded, 0 removed; 1 were there already\n"
+        "2 uploaded, 0 removed; 1 already up to date\n"
     )
     assert [run("fs", "cat", f"{main}/data/{name}") for name in "xyz"] == ["x", "y", "z"]
     assert sorted(path.name for path in Path("work").iterdir()) == [
@@ -192,5 +194,5 @@ def test_ctrl_c_says_what_was_done(run: CommandLine, main: str) -> None:
         check=False,
     )
     assert done.returncode == 130
-    assert "transferred before the end; the same command goes on from there" in done.stderr
-    assert run("local", "commit", "work", "-m", "m").endswith("were there already\n")
+    assert "transferred. Run again to resume." in done.stderr
+    assert run("local", "commit", "work", "-m", "m").endswith("already up to date\n")

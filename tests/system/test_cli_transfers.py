@@ -136,7 +136,7 @@ def test_more_than_a_page_is_removed(run: CommandLine, main: str, tmp_path: Path
     run("fs", "upload", "-r", "-s", str(source), f"{main}/", "--parallelism", "16")
     assert run("fs", "rm", "-r", main) == f"Removed 1001 object(s) below {main}/\n"
     assert run.json("fs", "ls", main) == []
-    assert run.error("fs", "rm", "-r", main) == f"there is nothing below {main}/"
+    assert run.error("fs", "rm", "-r", main) == f"no objects below {main}/"
 
 
 def test_keys_do_not_lead_out_of_the_folder(run: CommandLine, main: str, tmp_path: Path) -> None:
@@ -188,12 +188,12 @@ def test_where_files_go(
     assert tree(tmp_path) == dict.fromkeys(("a.csv", "there/a.csv", "new/folder/b.csv"), b"a")
 
     assert "(404)" in run.error("fs", "download", f"{main}/nothing", "nothing")
-    assert "nothing below" in run.error("fs", "download", "-r", f"{main}/nothing", "nothing")
+    assert "no objects below" in run.error("fs", "download", "-r", f"{main}/nothing", "nothing")
     assert sorted(path.name for path in Path().iterdir()) == ["a.csv", "new", "there"]
     for arguments, message in (
         (["upload", "-s", "there", f"{main}/x"], "there is a folder: pass -r"),
-        (["upload", "-r", "-s", "a.csv", f"{main}/x"], "a.csv is not a folder: leave -r out"),
-        (["upload", "-s", "-", f"{main}/x/"], "is a folder: add the name of the object"),
+        (["upload", "-r", "-s", "a.csv", f"{main}/x"], "a.csv is not a folder: omit -r"),
+        (["upload", "-s", "-", f"{main}/x/"], "is a folder: append the name of the object"),
         (["download", f"{main}/folder/"], "is a folder: pass -r"),
         (["rm", main], "is not the URI of an object"),
     ):
@@ -209,7 +209,7 @@ def test_what_cannot_be_uploaded_is_listed(run: CommandLine, main: str, tmp_path
     code, printed, said = run.result("fs", "upload", "-r", "-s", str(source), main, "--json")
     assert code == 1
     assert json.loads(printed)["objects"] == 2
-    assert f"not uploaded: {source}/link: a link to a folder is not followed\n" in said
+    assert f"not uploaded: {source}/link: links to folders are not followed\n" in said
     assert f"not uploaded: {source}/nowhere: No such file or directory\n" in said
     assert said.endswith("lakebed: 2 could not be uploaded\n")
 
@@ -222,7 +222,7 @@ def test_a_branch_that_is_not_there_ends_an_upload_soon(
     code, printed, said = run.result("fs", "upload", "-r", "-s", str(source), uri)
     assert (code, printed) == (1, "")
     assert said.count("not uploaded: ") == 100
-    assert said.endswith("lakebed: gave up after 100 failures; 0 object(s) were uploaded\n")
+    assert said.endswith("lakebed: stopped after 100 failures; 0 object(s) were uploaded\n")
 
 
 def test_bytes_from_a_pipe_and_to_a_pipe(run: CommandLine, main: str) -> None:
@@ -294,7 +294,8 @@ def test_a_download_that_is_ended_leaves_no_half_file(
         psutil.Process(process.pid).resume()
         _, said = process.communicate(timeout=60)
     if ending == signal.SIGINT:
-        told = b"nothing was downloaded before the end\nlakebed: interrupted\n"
+        told = b"Interrupted; the partial transfer was discarded. Run again to restart.\n"
+        told += b"lakebed: interrupted\n"
         assert (process.returncode, said) == (130, told)
         assert list(target.parent.iterdir()) == []
     else:

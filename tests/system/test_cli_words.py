@@ -62,18 +62,16 @@ def test_what_is_not_there_is_not_said_to_be_removed(
     for key in ("a/one", "a-b"):
         files.put(key)
     assert run.error("fs", "rm", f"{main}/a") == (
-        f"{main}/a is a folder: pass -r to remove all that is in it"
+        f"{main}/a is a folder: pass -r to remove all objects below it"
     )
     assert run.error("fs", "rm", f"{main}/a/") == (
-        f"{main}/a/ is a folder: pass -r to remove all that is in it"
+        f"{main}/a/ is a folder: pass -r to remove all objects below it"
     )
     for path in ("nothing", "a-"):
         assert run.error("fs", "rm", f"{main}/{path}") == (
-            f"there is no object {main}/{path}: nothing was removed"
+            f"no object {main}/{path}: nothing was removed"
         )
-    assert (
-        run.error("fs", "rm", "-r", f"{main}/nothing") == f"there is nothing below {main}/nothing"
-    )
+    assert run.error("fs", "rm", "-r", f"{main}/nothing") == f"no objects below {main}/nothing"
     run("fs", "rm", "-r", "-C", "4", f"{main}/a")
     assert [item["path"] for item in run.json("fs", "ls", "-r", f"{main}/")] == ["a-b"]
 
@@ -217,7 +215,7 @@ def test_the_storage_sends_and_takes_bytes_itself(
     )
     run("fs", "download", uri, str(target), "--pre-sign", "--part-size", "30000")
     assert target.read_bytes() == source.read_bytes()
-    assert run("fs", "download", uri, str(target)) == f"{target} is {uri} already\n"
+    assert run("fs", "download", uri, str(target)) == f"{target} already has the content of {uri}\n"
     target.unlink()
     run("fs", "download", uri, str(target), "--part-size", "1024", "-p", "4", "--no-progress")
     assert target.read_bytes() == source.read_bytes()
@@ -279,10 +277,12 @@ def test_a_search_halves_what_is_left(
 ) -> None:
     commits = [files.commit(f"{n}") for n in range(8)]
     main, first_bad = f"{repo}/main", commits[5]
-    assert run.error("bisect", "good") == ("there is no search: begin with `lakebed bisect start`")
-    assert "is not an older commit" in run.error("bisect", "start", f"{repo}/{commits[0]}", main)
+    assert run.error("bisect", "good") == ("no search in progress: run `lakebed bisect start`")
+    assert "is not a first-parent ancestor" in run.error(
+        "bisect", "start", f"{repo}/{commits[0]}", main
+    )
     said = run("bisect", "start", main, f"{repo}/{commits[0]}")
-    assert said.startswith("7 commits are left, about 2 steps\nLook at lakefs://")
+    assert said.startswith("7 commits left, about 2 steps\nTest lakefs://")
     steps = 0
     while "first bad" not in said:
         current = said.split("/")[-1].split()[0]

@@ -46,7 +46,7 @@ def test_an_object_is_purged_from_all_history(
         run("fs", "upload", "-s", str(file), f"{repo}/main/ada.json")
         run("commit", f"{repo}/main", "-m", text)
     code, printed, _ = run.result("purge", "object", repo, "--path", "ida.json")
-    assert (code, printed) == (0, "No object of lakefs://people was found, in all its history.\n")
+    assert (code, printed) == (0, "No objects of lakefs://people found in any commit\n")
     named = ("purge", "object", repo, "--path", "ada.json")
     planned = run.json(*named)
     assert (planned["dry_run"], planned["objects"], planned["deleted"]) == (True, 2, 0)
@@ -63,7 +63,7 @@ def test_an_object_is_purged_from_all_history(
     assert run.json(*status)["deleted"] == 2
     assert "task" in run.error("purge", "status", repo, "none")
     assert printed.startswith("2 of 2 objects (11 B) of lakefs://people were deleted from all")
-    assert "Not reached:\n  backups, replicas" in said
+    assert "Not covered:\n  backups, replicas" in said
     for ref in ("main", "main~1"):
         answer = httpx.get(
             f"{server.endpoint}/api/v1/repositories/people/refs/{ref}/objects",
@@ -94,7 +94,7 @@ def test_a_purge_can_be_waited_for(run: CommandLine, server: LakebedServer, tmp_
     code, printed, said = run.result("purge", "object", repo, *options)
     assert (code, printed[:20]) == (0, "1 of 1 objects (1 B)")
     assert "`lakebed purge status lakefs://waits " in said
-    assert "1 of 1 objects (1 B) were deleted; the second search begins at 20" in said
+    assert "1 of 1 objects (1 B) were deleted; the second search starts at 20" in said
 
 
 def test_runs_are_listed_for_those_who_may_read_only(
@@ -123,16 +123,19 @@ def test_what_a_deleted_repository_has_left_is_asked_for(
     run("repo", "create", repo, f"{server.namespace}/over")
     printed = run("repo", "delete", repo, "--purge", "--yes")
     assert printed.startswith(
-        f"Deleted {repo}. The server deletes its data: {server.namespace}/over"
+        f"Deleted {repo}. The server will delete its data: {server.namespace}/over"
     )
     (left,) = run.json("repo", "purge", repo)
     assert left["requested"]
-    assert "Nothing was changed: add --confirm" in run.result("repo", "purge", repo)[2]
+    assert (
+        "Nothing was changed: to delete the data, add --confirm"
+        in run.result("repo", "purge", repo)[2]
+    )
     # Neither a name that was never there nor a repository that lives has left anything.
     run("repo", "create", "lakefs://alive", f"{server.namespace}/alive")
     for uri in ("lakefs://never", "lakefs://alive"):
         for options in ((), ("--confirm",)):
-            assert "has left anything" in run.error("repo", "purge", uri, *options)
+            assert "has left data" in run.error("repo", "purge", uri, *options)
 
 
 def test_who_may_delete_a_repository_but_not_its_data_is_told_what_was_done(
@@ -146,5 +149,5 @@ def test_who_may_delete_a_repository_but_not_its_data_is_told_what_was_done(
     monkeypatch.setenv("LAKEBED_ACCESS_KEY_ID", made["access_key_id"])
     monkeypatch.setenv("LAKEBED_SECRET_ACCESS_KEY", made["secret_access_key"])
     said = run.error("repo", "delete", repo, "--purge", "--yes")
-    assert f"{repo} was deleted, but its data stays: " in said
+    assert f"{repo} was deleted, but its data was kept: " in said
     assert "retention:PurgeRepository" in said

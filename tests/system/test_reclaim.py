@@ -70,7 +70,7 @@ def test_garbage_goes_by_itself(client: Client, server: LakebedServer) -> None:
 def test_a_run_without_spark(client: Client, server: LakebedServer) -> None:
     """The server makes runs at the same time; they take turns."""
     uri = f"lakefs://{client.repository}"
-    summary = json.loads(gc("run", uri, "--assume-quiet", "--json"))
+    summary = json.loads(gc("run", uri, "--no-concurrent-writers", "--json"))
     assert (summary["executor"], summary["success"]) == ("arrow", True)
     assert len(files(server, client.repository)) == 2
     assert (client.read("a"), client.read("b")) == ("4", "staged")

@@ -141,7 +141,7 @@ def test_a_new_server_waits_for_its_first_administrator(servers: Servers) -> Non
     )  # fmt: skip
     ready, waits = until_line(process, f" setup --endpoint {endpoint}")
     assert ready == f"lakebed is ready at {endpoint}"
-    assert waits.startswith("It has no users yet, and waits for: ")
+    assert waits.startswith("It has no users yet. To set it up: ")
     made = invoke("setup", "--endpoint", endpoint, "--user-name", "ada", "--json")
     keys = json.loads(made.stdout)
     known = {
@@ -152,7 +152,9 @@ def test_a_new_server_waits_for_its_first_administrator(servers: Servers) -> Non
     assert invoke("identity", **known).stdout.startswith("id\tada\n")
     again = invoke("setup", "--endpoint", endpoint)
     assert (again.exit_code, again.stdout) == (1, "")
-    assert again.stderr == f"lakebed: {endpoint} has an administrator: nothing was changed\n"
+    assert (
+        again.stderr == f"lakebed: {endpoint} already has an administrator: nothing was changed\n"
+    )
     process.terminate()
     assert process.wait(timeout=PATIENCE_SECONDS) == 0
 
@@ -224,7 +226,7 @@ def test_a_pass_of_the_cleaner_says_what_has_to_wait(database: str) -> None:
     shown = invoke("cleaner", "run", "--database", database)
     assert shown.exit_code == 0
     assert "tokens waiting\t1\n" in shown.stdout
-    assert "1 have to wait, until" in shown.stdout
+    assert "1 have to wait until" in shown.stdout
     counts = json.loads(invoke("cleaner", "run", "--json", "--database", database).stdout)
     assert (counts["ran"], counts["tokens_waiting"], counts["keys_deleted"]) == (True, 1, 0)
     assert counts["waiting_until"] is not None

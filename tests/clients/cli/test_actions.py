@@ -36,11 +36,11 @@ def test_wrong_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert problems["a"] is problems["d"] is None
     assert "is already used by" in problems["b"]
     assert "unknown event 'pre-comit'" in problems["c"]
-    assert "2 of 4 action files cannot be used" in captured.err
+    assert "2 of 4 action files are invalid" in captured.err
 
 
 def test_no_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(app, ["actions", "validate", str(tmp_path)]) == 2
-    assert "there is no file in" in capsys.readouterr().err
+    assert "no files in" in capsys.readouterr().err
     assert run(app, ["actions", "validate", str(tmp_path / "none.yaml")]) == 2
     assert "none.yaml: No such file or directory" in capsys.readouterr().err

@@ -54,8 +54,8 @@ def test_what_cannot_be_removed_is_listed_and_the_rest_goes(run: Run) -> None:
     assert code == 1
     assert printed == "Removed 16 object(s) below lakefs://r/main/f\n"
     assert said.splitlines() == [
-        "not removed: f/7: no",
-        "not removed: f/17: no",
+        "could not remove f/7: no",
+        "could not remove f/17: no",
         "lakebed: 2 object(s) below lakefs://r/main/f could not be removed",
     ]
 
@@ -76,7 +76,7 @@ def test_a_storage_without_such_addresses_is_said_to_be(run: Run) -> None:
         assert run("fs", "presign", "lakefs://r/main/a", "--endpoint", endpoint) == (
             1,
             "",
-            "lakebed: the storage behind lakefs://r/main/a has no addresses of this kind\n",
+            "lakebed: the storage of lakefs://r/main/a does not support presigned URLs\n",
         )
 
 
@@ -87,7 +87,7 @@ def test_who_interrupts_learns_what_was_done(capsys: pytest.CaptureFixture[str])
     with pytest.raises(KeyboardInterrupt), report.told_if_interrupted():
         raise KeyboardInterrupt
     assert capsys.readouterr().err == (
-        "1 object(s), 1.5 kB were uploaded before the end; the same command goes on from there\n"
+        "Interrupted; 1 object(s), 1.5 kB uploaded. Run again to resume.\n"
     )
 
 
@@ -134,8 +134,8 @@ def test_a_move_removes_what_was_copied_and_nothing_else(run: Run) -> None:
     ("arguments", "reason"),
     [
         (["cp", "lakefs://r/main/a", "lakefs://s/main/a"], "different repositories"),
-        (["cp", "lakefs://r/main/a", "lakefs://r/main/a"], "given twice"),
-        (["cp", "lakefs://r/main/d/a", "lakefs://r/main/d/"], "given twice"),
+        (["cp", "lakefs://r/main/a", "lakefs://r/main/a"], "source and target are both"),
+        (["cp", "lakefs://r/main/d/a", "lakefs://r/main/d/"], "source and target are both"),
         (["mv", "lakefs://r/main/f/", "lakefs://r/main/g"], "pass -r"),
         (["cp", "-r", "lakefs://r/main/f", "lakefs://r/main/f/g"], "outside of it"),
     ],

@@ -181,12 +181,12 @@ def test_going_on(terminal: Terminal, server: ImportServer) -> None:
     terminal.press(b"\x03")
     terminal.see("Cancel the import? [y/N]")
     terminal.press(b"n\n")
-    terminal.see("Go on waiting for it? [Y/n]")
+    terminal.see("Keep waiting for it? [Y/n]")
     terminal.press(b"\n")
     terminal.see("12,345 objects")
     server.completed = True
     assert terminal.end() == 0
-    assert f"Imported 12345 object(s) from s3://b/lake/ by commit {COMMIT['id']}" in terminal.shown
+    assert f"Imported 12345 object(s) from s3://b/lake/ in commit {COMMIT['id']}" in terminal.shown
     assert server.error is None
 
 
@@ -196,5 +196,5 @@ def test_leaving_it_to_the_server(terminal: Terminal, server: ImportServer) -> N
     terminal.see("Cancel the import? [y/N]")
     terminal.press(b"\x04")  # the end of the input
     assert terminal.end() == 130
-    assert "import the-import goes on in the server" in terminal.shown
+    assert "import the-import continues on the server" in terminal.shown
     assert server.error is None

@@ -45,9 +45,9 @@ def test_no_two_keys_become_one_file(keys: list[str]) -> None:
     [
         ("p/../x", "lead out"),
         ("p/./x", "lead out"),
-        ("p/a//b", "empty names"),
-        ("p/a/", "empty names"),
-        ("p/", "empty names"),
+        ("p/a//b", "cannot be empty"),
+        ("p/a/", "cannot be empty"),
+        ("p/", "cannot be empty"),
         ("p/a\0b", "NUL"),
     ],
 )
@@ -95,9 +95,9 @@ def test_files_are_found_in_order_and_none_is_left_out(tmp_path: Path) -> None:
         "ü ñ/%+",
     ]
     assert {file.name: file.problem for file in found if file.problem is not None} == {
-        "folder-link": "a link to a folder is not followed",
+        "folder-link": "links to folders are not followed",
         "nowhere": "No such file or directory",
-        "pipe": "it is not a file",
+        "pipe": "it is not a regular file",
         "\udcff": "its name is not UTF-8",
     }
 

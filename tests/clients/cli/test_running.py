@@ -69,48 +69,48 @@ def inside(
         (
             ["branch", "list", "repo"],
             2,
-            "'repo' is not the URI of a repository, expected for example lakefs://my-repo",
+            "'repo' is not the URI of a repository: expected for example lakefs://my-repo",
         ),
         (
             ["commit", "lakefs://repo/main", "-m", " "],
             2,
-            "the message is empty: say what was done, or give --allow-empty-message",
+            "the commit message is empty: describe the change, or pass --allow-empty-message",
         ),
         (
             ["commit", "lakefs://repo/main", "-m", "x", "--meta", "novalue"],
             2,
-            "'novalue' is not name=value, expected for example owner=ada",
+            "'novalue' is not name=value: expected for example owner=ada",
         ),
         (
             ["diff", "lakefs://one/a", "lakefs://two/b"],
             2,
             (
-                "lakefs://one/a and lakefs://two/b are in different repositories,"
+                "lakefs://one/a and lakefs://two/b are in different repositories:"
                 " expected the same one"
             ),
         ),
         (
             ["log", "lakefs://repo/main", "--since", "yesterday"],
             2,
-            "'yesterday' is not a time, expected for example 2026-01-31T12:00:00Z",
+            "'yesterday' is not a time: expected for example 2026-01-31T12:00:00Z",
         ),
         (
             ["branch", "reset", "lakefs://repo/main", "--prefix", "a", "--object", "b"],
             2,
-            "--prefix and --object exclude each other",
+            "--prefix and --object cannot be combined",
         ),
         (
             ["repo", "list"],
             1,
             (
                 "the endpoint is not set: set LAKEBED_ENDPOINT, or server.endpoint_url in"
-                " ~/.lakectl.yaml, or give --endpoint"
+                " ~/.lakectl.yaml, or pass --endpoint"
             ),
         ),
         (
             ["repo", "list", "--config", "missing.yaml"],
             1,
-            "the settings in missing.yaml cannot be read: No such file or directory",
+            "cannot read the settings in missing.yaml: No such file or directory",
         ),
         (
             ["fs", "upload", "-s", "missing.csv", "lakefs://repo/main/a", "--endpoint", "http://h"],
@@ -135,7 +135,7 @@ def test_a_bug_is_one_line_too(inside: Inside, monkeypatch: pytest.MonkeyPatch) 
         code, _, said = inside("identity", "--endpoint", endpoint)
     assert code == 1
     assert said.startswith(
-        "lakebed: a bug in lakebed, please report it: AttributeError at test_running.py:"
+        "lakebed: internal error, please report it: AttributeError at test_running.py:"
     )
     assert said.count("\n") == 1
 

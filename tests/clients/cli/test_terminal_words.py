@@ -144,7 +144,10 @@ def test_parts_of_two_versions_are_not_mixed(home: Path, capfd: pytest.CaptureFi
     with scripted_server(script) as endpoint:
         arguments = ("lakefs://r/main/a", "a", "--part-size", "1024", "--endpoint", endpoint)
         code, _, said = run(capfd, "fs", "download", *arguments)
-    assert (code, said) == (1, "lakebed: lakefs://r/main/a was replaced meanwhile: try again\n")
+    assert (code, said) == (
+        1,
+        "lakebed: lakefs://r/main/a was replaced during the download: try again\n",
+    )
     assert list(home.iterdir()) == []
 
 
@@ -167,7 +170,7 @@ def test_the_cleaner_makes_no_database(home: Path, capfd: pytest.CaptureFixture[
     for arguments in ([], ["--database", f"sqlite:///{home}/none.db"]):
         code, printed, said = run(capfd, "cleaner", "run", *arguments)
         assert (code, printed) == (2, "")
-        assert said.startswith("lakebed: there is no file ")
+        assert said.startswith("lakebed: database file ")
     assert list(home.rglob("*.db")) == []
 
 
@@ -182,6 +185,6 @@ def test_a_setup_that_was_done_is_said_to_be(home: Path, capfd: pytest.CaptureFi
         code, _, said = run(capfd, "setup", "--endpoint", endpoint)
     assert (code, said) == (
         1,
-        f"lakebed: {endpoint} has an administrator: nothing was changed\n",
+        f"lakebed: {endpoint} already has an administrator: nothing was changed\n",
     )
     assert "Authorization" not in seen[0].headers

@@ -159,7 +159,7 @@ def test_an_installation_that_is_well(
         "warning",
         "ERROR in plain text",
     ]
-    assert "no server answers" in made["clocks"]["server_ahead_seconds"]
+    assert "no server responds" in made["clocks"]["server_ahead_seconds"]
 
 
 def test_what_is_stuck_old_or_ahead_is_told(
@@ -204,7 +204,7 @@ def test_damaged_records_and_files_are_told(
     }
     assert made["files"][0]["damages"][0]["what"] == "range"
     assert made.notes == [
-        "repository lake: 1 damaged",
+        "repository lake: 1 problems",
         "2 records are damaged, see records.json",
     ]
 
@@ -275,4 +275,4 @@ def test_a_store_that_fails_half_way(
     made = diagnose()
     assert not made["records"]["complete"]
     assert made["records"]["records"]["Credential"] == 1
-    assert "not all records were read: the disk is on fire" in made.notes
+    assert "could not read all records: the disk is on fire" in made.notes

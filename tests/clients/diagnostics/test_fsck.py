@@ -110,12 +110,12 @@ def test_damaged_and_missing_records_are_found(lake: Lake, commits: list[str]) -
     changed = first.value.replace(b"number 0", b"number 9")
     lake.store.set(partition, b"commits/" + commits[0].encode(), changed)
     assert checked(lake).damages == [
-        Damage("commit", commits[0], "its record does not have this id", [commits[0]], 1)
+        Damage("commit", commits[0], "the id does not match the record", [commits[0]], 1)
     ]
     lake.store.delete(partition, first.key)
     assert checked(lake).damages == [
-        Damage("commit", commits[0], "it is a parent, and is not there", [commits[1]], 1),
-        Damage("tag", "v1", f"its commit {commits[0]} is not there"),
+        Damage("commit", commits[0], "missing parent commit", [commits[1]], 1),
+        Damage("tag", "v1", f"its commit {commits[0]} is missing"),
     ]
     lake.store.set(partition, first.key, b"\xff")
     lake.store.set(partition, b"branches/dev", b"\xff")
@@ -169,7 +169,7 @@ def test_a_forged_commit_of_lakefs_is_found(lake: Lake, *, swapped: bool) -> Non
     ):
         lake.store.set(partition, key, stored.value.replace(field, forged))
         assert checked(lake).damages == [
-            Damage("commit", moved, "its record does not have this id", [moved], 1)
+            Damage("commit", moved, "the id does not match the record", [moved], 1)
         ]
 
 
@@ -198,16 +198,16 @@ def test_addresses_that_the_storage_cannot_read_are_found(lake: Lake) -> None:
     token = lake.engine.branches.get(lake.repository, MAIN).staging_token
     problems = [each.problem for each in checked(lake).damages]
     assert [each.partition(": ")[0] for each in problems] == [
-        "it has the address 'local:///var/lakefs/x'",
-        "it has the address 'local://old/../x'",
-        "it has the address 's3://bucket/x'",
+        "invalid address 'local:///var/lakefs/x'",
+        "invalid address 'local://old/../x'",
+        "invalid address 's3://bucket/x'",
     ]
     assert checked(lake).damages[0].name == f"{token} key/bad"
     request = CommitRequest(committer="ann", message="bad")
     commit = HeadChanges(lake.engine).commit(REPOSITORY, MAIN, request).commit
     (damage,) = checked(lake).damages
     assert (damage.what, damage.commits) == ("range", [commit.id])
-    assert "entry 'bad' has the address 'local:///var/lakefs/x': " in damage.problem
+    assert "entry 'bad' has the invalid address 'local:///var/lakefs/x': " in damage.problem
     assert damage.problem.endswith(", and 2 more such entries")
 
 
@@ -292,7 +292,7 @@ def test_heads_whose_data_is_gone_are_named(lake: Lake) -> None:
     (damage,) = checked(lake).damages
     assert (damage.what, damage.name) == ("branch", "main")
     assert damage.problem == (
-        f"the data of 1 of its objects is not in the storage, such as that of 'object-1' at {gone}"
+        f"the data of 1 of its objects is missing in the storage, such as 'object-1' at {gone}"
     )
     lake.block.delete(lake.catalog.objects.stat(REPOSITORY, "main", b"object-0").address)
     assert {(each.what, each.name) for each in checked(lake).damages} == {

@@ -44,7 +44,7 @@ def test_an_operation_sends_a_struct_and_returns_one() -> None:
 def test_something_else_than_the_struct_is_an_error(body: bytes) -> None:
     with (
         scripted_client(lambda _: Answer(200, body)) as client,
-        pytest.raises(UnexpectedAnswer, match=r"branches/main is not one of a lakeFS server"),
+        pytest.raises(UnexpectedAnswer, match=r"branches/main is not from a lakeFS server"),
     ):
         client.branches.get("lake", "main")
 
@@ -153,7 +153,7 @@ def test_a_list_that_does_not_get_on_is_an_error() -> None:
     page = {"results": [], "pagination": {"has_more": True, "next_offset": "1"}}
     with (
         scripted_client(lambda _: answer_json(page)) as client,
-        pytest.raises(UnexpectedAnswer, match="listBranches begins again at '1'"),
+        pytest.raises(UnexpectedAnswer, match="listBranches starts over at '1'"),
     ):
         list(list_items(client.branches.list, "lake"))
 
@@ -162,7 +162,7 @@ def test_a_list_that_does_not_get_on_is_an_error() -> None:
 def test_something_else_than_a_list_is_an_error(page: object) -> None:
     with (
         scripted_client(lambda _: answer_json(page)) as client,
-        pytest.raises(UnexpectedAnswer, match="is not one of a lakeFS server"),
+        pytest.raises(UnexpectedAnswer, match="is not from a lakeFS server"),
     ):
         list(list_items(client.branches.list, "lake"))
 

@@ -81,7 +81,7 @@ def test_a_repetition_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     with scripted_client(busy, runtime=clock) as client:
         client.send(asked("GET", "x", query={"token": "hush"}))
     (warning,) = [each for each in caplog.records if each.levelno == logging.WARNING]
-    assert warning.message == "GET /api/v1/x: status 503; try 2 follows in 2.0 s"
+    assert warning.message == "GET /api/v1/x: status 503; attempt 2 follows in 2.0 s"
 
 
 @contextmanager

@@ -86,7 +86,7 @@ def test_the_path_of_the_api_may_be_left_out(given: str, endpoint: str) -> None:
 )
 def test_a_wrong_endpoint_gets_an_example(given: str) -> None:
     with pytest.raises(
-        ClientSettingsError, match=r"expected for example http://127\.0\.0\.1:8000"
+        ClientSettingsError, match=r"is not an endpoint such as http://127\.0\.0\.1:8000"
     ) as caught:
         load(LAKEBED, endpoint=given)
     assert repr(given) in str(caught.value)
@@ -99,7 +99,7 @@ def test_what_is_missing_is_named_with_where_to_set_it() -> None:
         "the endpoint, the access key id and the secret access key are not set:"
         " set LAKEBED_ENDPOINT, LAKEBED_ACCESS_KEY_ID and LAKEBED_SECRET_ACCESS_KEY,"
         " or server.endpoint_url, credentials.access_key_id and credentials.secret_access_key"
-        " in ~/.lakectl.yaml, or give --endpoint"
+        " in ~/.lakectl.yaml, or pass --endpoint"
     )
     with pytest.raises(ClientSettingsError) as caught:
         load(LAKEBED | {"LAKEBED_SECRET_ACCESS_KEY": ""})
@@ -120,7 +120,7 @@ def test_what_is_missing_is_named_with_where_to_set_it() -> None:
         ("just text", "not in lakectl's format"),
         ("- a", "not in lakectl's format"),
         ("server: http://host", "not in lakectl's format"),
-        ("credentials: {access_key_id: 0123}", "is not text: put it in quotes"),
+        ("credentials: {access_key_id: 0123}", "is not text: quote it"),
     ],
 )
 def test_a_wrong_file_is_explained_without_its_secrets(
@@ -141,10 +141,10 @@ def test_an_empty_file_says_nothing(tmp_path: Path, content: str) -> None:
 
 
 def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
-    with pytest.raises(ClientSettingsError, match=r"missing\.yaml cannot be read: No such file"):
+    with pytest.raises(ClientSettingsError, match=r"cannot read .*missing\.yaml: No such file"):
         load(LAKEBED, config_file=tmp_path / "missing.yaml")
     (tmp_path / "binary.yaml").write_bytes(b"\xff\xfe")
-    with pytest.raises(ClientSettingsError, match=r"binary\.yaml cannot be read: it is not UTF-8"):
+    with pytest.raises(ClientSettingsError, match=r"cannot read .*binary\.yaml: it is not UTF-8"):
         load(LAKEBED, config_file=tmp_path / "binary.yaml")
 
 

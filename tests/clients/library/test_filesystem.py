@@ -117,9 +117,9 @@ def test_folders_are_listed_copied_and_removed(
 
 
 def test_what_it_cannot_do_is_explained(files: Any, place: str) -> None:
-    with pytest.raises(lakebed.Invalid, match="objects are written whole"):
+    with pytest.raises(lakebed.Invalid, match="objects are written as a whole"):
         files.open(f"{place}/a", "ab")
-    with pytest.raises(lakebed.Invalid, match="is no file"):
+    with pytest.raises(lakebed.Invalid, match="is not a file"):
         files.open(place, "wb")
     with pytest.raises(lakebed.Invalid, match="merge it"), files.transaction:
         files.open(f"{place}/a", "wb")

@@ -123,7 +123,7 @@ def test_a_reader_never_mixes_two_objects(main: lakebed.Branch, lake: lakebed.La
     main.object("a").upload(b"2" * (2 << 20))
     reader.seek(-1, io.SEEK_END)
     if isinstance(lake._backend, remote.RemoteBackend):
-        with pytest.raises(lakebed.LakeError, match="a was replaced while it was read"):
+        with pytest.raises(lakebed.LakeError, match="a was replaced while being read"):
             reader.read(1)
     else:
         assert reader.read(1) == b"1"
@@ -149,7 +149,7 @@ def test_a_writer_of_new_objects_replaces_none(main: lakebed.Branch) -> None:
         file.write("first\n")
     writer = main.object("a").writer("xb")
     writer.write(b"second")
-    with pytest.raises(FileExistsError, match="there is an object already: a"):
+    with pytest.raises(FileExistsError, match="object already exists: a"):
         writer.close()
     assert main.object("a").reader("r").readlines() == ["first\n"]
 

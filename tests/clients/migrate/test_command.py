@@ -126,23 +126,23 @@ def test_a_repository_moves_in_by_rounds(lake: FakeLakeFS, commands: Commands) -
     commands.store_objects(lake)
     with served(lake) as endpoint:
         dry = commands.move(endpoint, "--dry-run")
-        assert "4 commits, 2 branches and 1 tags would be moved" in dry.stdout
+        assert "4 commits, 2 branches and 1 tags would be migrated" in dry.stdout
         done = commands.move(endpoint, "--verify", "-1")
         assert done.exit_code == 0, done.stderr
-        assert "Moved 4 commits (0 were here already), 2 branches and 1 tags" in done.stdout
-        assert "Compared 4 commits with lakeFS: 0 differ." in done.stdout
+        assert "Migrated 4 commits (0 already present), 2 branches and 1 tags" in done.stdout
+        assert "Compared 4 commits with lakeFS: 0 differ" in done.stdout
         lake.heads["main"] = lake.commit({b"c": 3}, lake.heads["main"])
         commands.store_objects(lake)
         lake.protected += ["*", "{main,side}"]  # lakeFS is frozen; braces cannot be written here
         early = commands.move(endpoint, "--uncommitted")
-        assert "--uncommitted goes with --last" in early.stderr
+        assert "--uncommitted needs --last" in early.stderr
         last = commands.move(endpoint, "--last", "--verify", "-1", "--uncommitted")
-        assert "Staged 3 uncommitted changes." in last.stdout
-        assert "Moved 1 commits (4 were here already), 1 branches and 0 tags" in last.stdout
-        assert "can be written to now" in last.stdout
-        assert "Protection rule '*' was not moved: it protects every branch." in last.stdout
-        assert "Left out protection rule {main,side}: " in last.stdout
-        assert "Protected branches: main, side." in last.stdout
+        assert "Staged 3 uncommitted changes" in last.stdout
+        assert "Migrated 1 commits (4 already present), 1 branches and 0 tags" in last.stdout
+        assert "is writable now" in last.stdout
+        assert "Skipped protection rule '*', which protects every branch" in last.stdout
+        assert "Skipped protection rule {main,side}: " in last.stdout
+        assert "Protected branches: main, side" in last.stdout
         assert last.exit_code == 1, "a rule could not be moved"
         assert commands.damages() == 0
         assert commands.staged() == {b"b": None, b"n/ew": "local://old/lake/data/6e2f6577-7"}
@@ -212,15 +212,15 @@ def test_a_repository_moves_in_from_postgresql(
     monkeypatch.setenv("LAKEBED_MIGRATE_DSN", postgresql_url)
     to = "local://new/lake"
     done = commands.run("migrate", "sql", "lakefs://lake", "--to", to, "--verify", "-1", *LAST)
-    assert "Staged 3 uncommitted changes." in done.stdout
-    assert "not read: graveler_staging_kv 'odd'" in done.stdout
+    assert "Staged 3 uncommitted changes" in done.stdout
+    assert "could not read graveler_staging_kv 'odd'" in done.stdout
     assert commands.staged() == {b"b": None, b"n/ew": "local://old/lake/data/6e2f6577-7"}
-    assert "Moved 4 commits" in done.stdout
-    assert "Compared 4 commits with lakeFS: 0 differ." in done.stdout
-    assert "not read: graveler_commits broken" in done.stdout
-    assert "not read: graveler_branches none: its commit_id is None" in done.stdout
-    assert "not read: graveler_tags no-tag: its commit_id is None" in done.stdout
-    assert "Left out tag lost: commit broken is not there." in done.stdout
+    assert "Migrated 4 commits" in done.stdout
+    assert "Compared 4 commits with lakeFS: 0 differ" in done.stdout
+    assert "could not read graveler_commits broken" in done.stdout
+    assert "could not read graveler_branches none: its commit_id is None" in done.stdout
+    assert "could not read graveler_tags no-tag: its commit_id is None" in done.stdout
+    assert "Skipped tag lost: commit broken is missing" in done.stdout
     assert done.exit_code == 1
     assert commands.damages() == 0
 
@@ -267,7 +267,7 @@ def test_addresses_of_a_disk_become_those_of_the_storage(commands: Commands) -> 
     with served(lake) as endpoint:
         done = commands.move(endpoint, "--verify", "-1")
         assert done.exit_code == 0, done.stdout + done.stderr
-        assert "Read 2 objects (all objects) from the storage: 0 cannot be read." in done.stdout
+        assert "Read 2 objects (all) from the storage: 0 unreadable" in done.stdout
         lake.heads["main"] = lake.commit({b"a": 1, b"j": 4}, first)
         refused = commands.move(endpoint)
         assert refused.exit_code == 1
@@ -294,8 +294,8 @@ def test_objects_that_cannot_be_read_are_named(lake: FakeLakeFS, commands: Comma
     assert done.exit_code == 1
     first = next(iter(lake.history))
     assert f"commit {first}: cannot read 'a/3': there is no object at {lost}" in done.stdout
-    assert f"cannot read 'a/4': {grown} has 5 bytes, not 4" in done.stdout
-    assert "from the storage: 2 cannot be read." in done.stdout
+    assert f"cannot read 'a/4': {grown} has 5 bytes instead of 4" in done.stdout
+    assert "from the storage: 2 unreadable" in done.stdout
 
 
 def test_a_lake_that_moved_in_is_adopted_once_lakefs_is_off(

@@ -160,7 +160,7 @@ def test_a_range_that_is_not_what_its_metarange_says_is_damaged() -> None:
     for name in list(lake.files):
         if name != next(iter(lake.history.values())).metarange_id:
             lake.files[name] = next(iter(other.files.values()))
-    with pytest.raises(DamagedTable, match=r"instead of|other keys"):
+    with pytest.raises(DamagedTable, match=r"instead of|keys do not match"):
         Target().take(lake)
 
 
@@ -176,7 +176,7 @@ def test_a_range_with_other_bounds_than_its_metarange_says_is_damaged(
     metarange = table([(high, value(range_id.encode(), data.SerializeToString()))])
     commit_id = lake.commit({b"a": 1, b"b": 1})
     lake.history[commit_id] = replace(lake.history[commit_id], metarange_id=lake.store(metarange))
-    with pytest.raises(DamagedTable, match="other keys than its metarange says"):
+    with pytest.raises(DamagedTable, match="keys do not match its metarange"):
         Target().take(lake)
 
 
@@ -218,8 +218,8 @@ def test_what_depends_on_a_commit_that_is_not_there_is_taken_all_the_same() -> N
     report = run(target, lake)
     assert report.taken.missing_parents == [(child, gone)]
     assert report.left_out == [
-        f"tag v0: commit {gone} is not there",
-        f"branch lost: commit {gone} is not there",
+        f"tag v0: commit {gone} is missing",
+        f"branch lost: commit {gone} is missing",
     ]
     assert refs_of(target) == ({"main": child}, {})
     assert target.lists(child, "moved") == expected({b"a": 1, b"b": 2})
@@ -230,7 +230,7 @@ def test_history_that_goes_round_is_damaged() -> None:
     first = lake.commit({b"a": 1})
     second = lake.commit({b"a": 2}, first)
     lake.history[first] = replace(lake.history[first], parents=(second,))
-    with pytest.raises(DamagedHistory, match="among its own ancestors"):
+    with pytest.raises(DamagedHistory, match="its own ancestor"):
         Target().take(lake)
 
 
@@ -310,7 +310,7 @@ def test_a_name_of_both_kinds_is_moved_and_may_change_its_kind() -> None:
 def test_a_namespace_near_that_of_lakefs_is_refused(namespace: str) -> None:
     """Its objects could not be adopted later, and the files of both would be mixed."""
     lake, target = FakeLakeFS(namespace=namespace), Target()
-    with pytest.raises(Invalid, match=f"mem://lake/moved/ .* overlaps with {namespace}/"):
+    with pytest.raises(Invalid, match=f"mem://lake/moved/ overlaps with {namespace}/"):
         run(target, lake)
     assert not list(target.engine.repositories.list())
 
@@ -399,7 +399,7 @@ def test_a_repository_that_was_made_otherwise_is_left_alone() -> None:
     lake, target = FakeLakeFS(), Target()
     target.engine.repositories.create("moved", Namespace.parse("mem://lake/own"), committer="ann")
     lake.heads = {"main": lake.commit({b"a": 1})}
-    with pytest.raises(NotATarget, match="not made to move"):
+    with pytest.raises(NotATarget, match="not created for this migration"):
         run(target, lake)
 
 

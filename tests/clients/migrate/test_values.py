@@ -99,7 +99,7 @@ def test_values_of_any_bytes_are_read_or_refused(data: bytes) -> None:
     ],
 )
 def test_a_damaged_value_is_refused(data: bytes) -> None:
-    with pytest.raises(DamagedTable, match="a row cannot be read"):
+    with pytest.raises(DamagedTable, match="unreadable row"):
         list(read_entries(table([(b"k", data)]), "r", NAMESPACE))
 
 

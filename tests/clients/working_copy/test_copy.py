@@ -270,7 +270,7 @@ def test_a_file_that_changes_between_the_look_and_the_rename_is_kept(
         return real(request, **options)
 
     monkeypatch.setattr(lake.client, "open", late)
-    with pytest.raises(Unfinished, match="was changed meanwhile"):
+    with pytest.raises(Unfinished, match="was changed during the operation"):
         lake.pull(root)
     monkeypatch.undo()
     assert on_disk(root)["a.csv"] == b"mine, just now"
@@ -445,12 +445,15 @@ def test_a_repository_without_a_path_works(lake: Lake, tmp_path: Path) -> None:
     [
         (["../evil"], r"could lead out"),
         (["b/../../evil"], r"could lead out"),
-        (["/etc/evil"], r"no empty names"),
-        (["x//y"], r"no empty names"),
-        (["x/"], r"no empty names"),
-        (["x", "x-y", "x/z"], r"'x/z': 'x' is a file, and cannot be a folder too"),
-        ([PLACE_FILE], r"use this name themselves"),
-        ([".lakebed/operation.json"], r"use this name themselves"),
+        (["/etc/evil"], r"cannot be empty"),
+        (["x//y"], r"cannot be empty"),
+        (["x/"], r"cannot be empty"),
+        (
+            ["x", "x-y", "x/z"],
+            r"'x/z': conflicts with 'x', which is a file and cannot also be a folder",
+        ),
+        ([PLACE_FILE], r"this name is reserved for working copies"),
+        ([".lakebed/operation.json"], r"this name is reserved for working copies"),
         (["x" * 256], r"longer than 255 bytes"),
     ],
 )
@@ -531,7 +534,7 @@ def test_a_folder_with_files_of_mine_in_the_place_of_a_file(lake: Lake, root: Pa
     write(root, "new/mine", "mine")
     lake.put("data/new", "theirs")
     lake.commit()
-    with pytest.raises(BadNames, match="'new/mine': 'new' is a file"):
+    with pytest.raises(BadNames, match="'new/mine': conflicts with 'new', which is a file"):
         lake.pull(root)
     assert on_disk(root)["new/mine"] == b"mine"
 
@@ -552,7 +555,7 @@ def test_a_folder_that_is_there_becomes_a_working_copy(lake: Lake, tmp_path: Pat
     copy.make_place(mine, lake.source, lake.tools)
     assert on_disk(mine) == {"new": b"mine", "a.csv": b"content of data/a.csv"}
     assert ("local", "added", "new") in lake.status(mine)
-    with pytest.raises(NotEmpty, match="a working copy already"):
+    with pytest.raises(NotEmpty, match="already a working copy"):
         copy.make_place(mine, lake.source, lake.tools)
     copy.make_place(mine, RemotePath(lake.name, "main", "else/"), lake.tools, force=True)
     assert read_place(mine).source.prefix == "else/"
@@ -561,7 +564,7 @@ def test_a_folder_that_is_there_becomes_a_working_copy(lake: Lake, tmp_path: Pat
 def test_working_copies_are_found_upwards_and_downwards(root: Path, tmp_path: Path) -> None:
     assert find_root(root / "b") == root
     assert list(find_below(tmp_path)) == [root]
-    with pytest.raises(NotAWorkingCopy, match="is in no working copy"):
+    with pytest.raises(NotAWorkingCopy, match="is not in a working copy"):
         find_root(tmp_path)
 
 
@@ -649,5 +652,5 @@ def test_a_file_that_grows_while_it_is_read_is_not_taken_for_whole(
         return opened
 
     monkeypatch.setattr(WorkingFolder, "open", growing)
-    with pytest.raises(Changed, match=r"a\.csv was changed meanwhile"):
+    with pytest.raises(Changed, match=r"a\.csv was changed during the operation"):
         lake.commit_copy(root)

@@ -29,29 +29,29 @@ from lakebed.clients.cli.uris import set_base_uri
 COMMANDS: Final = {
     "quickstart": (
         "server:quickstart",
-        "Start a server to try things out with.",
+        "Start a server for evaluation, with sample data.",
     ),
     "run": ("server:run", "Run a server."),
     "setup": (
         "settings:setup_app",
-        "Make the first administrator of a new server.",
+        "Create the first administrator of a new server.",
     ),
     "config": (
         "settings:config_app",
-        "Write down where the server is; check the settings of a server.",
+        "Save the client's settings; check the settings of a server.",
     ),
-    "cleaner": ("cleaner:app", "Remove what nothing names any more."),
+    "cleaner": ("cleaner:app", "Delete stale internal records (not objects)."),
     "kv": (
         "kv:app",
-        "Look into a database, or copy it into another one.",
+        "Inspect a database, or copy it to another one.",
     ),
     "gc": (
         "gc:app",
-        "Find and delete objects that nothing refers to.",
+        "Find and delete unreferenced objects.",
     ),
     "purge": (
         "purge:app",
-        "Delete objects from all history, for good.",
+        "Delete objects permanently, from all commits.",
     ),
     "repo": ("repo:app", "Create, list and delete repositories."),
     "branch": (
@@ -64,9 +64,9 @@ COMMANDS: Final = {
     ),
     "commit": (
         "commits:commit_app",
-        "Commit what is staged on a branch.",
+        "Commit the staged changes of a branch.",
     ),
-    "log": ("history:log_app", "Show the commits behind a ref."),
+    "log": ("history:log_app", "Show the history of a ref."),
     "show": ("commits:show_app", "Show one commit."),
     "annotate": (
         "history:annotate_app",
@@ -74,11 +74,11 @@ COMMANDS: Final = {
     ),
     "bisect": (
         "bisect:app",
-        "Find the commit that broke something, in a few steps.",
+        "Find the commit that introduced a problem, by binary search.",
     ),
     "diff": (
         "merge:diff_app",
-        "Show what changed on a branch, or between two refs.",
+        "Show the changes on a branch, or between two refs.",
     ),
     "merge": ("merge:merge_app", "Merge a ref into a branch."),
     "pr": (
@@ -87,7 +87,7 @@ COMMANDS: Final = {
     ),
     "merge-base": (
         "merge:merge_base_app",
-        "Find the last common commit of two refs.",
+        "Find the merge base of two refs.",
     ),
     "cherry-pick": (
         "commits:cherry_pick_app",
@@ -95,11 +95,11 @@ COMMANDS: Final = {
     ),
     "import": (
         "imports:app",
-        "Bring objects that exist into a branch, without copying them.",
+        "Import existing objects into a branch, without copying them.",
     ),
     "actions": (
         "actions:app",
-        "Check files that ask for hooks, and show the runs of hooks.",
+        "Validate action files, and show the runs of hooks.",
     ),
     "tag": ("refs:tag_app", "Create, list and delete tags."),
     "fs": (
@@ -108,7 +108,7 @@ COMMANDS: Final = {
     ),
     "local": (
         "local:app",
-        "Work on objects as files in a folder, and commit what you changed.",
+        "Work with objects as local files, and commit changes.",
     ),
     "auth": (
         "auth:app",
@@ -120,35 +120,35 @@ COMMANDS: Final = {
     ),
     "refs-restore": (
         "refs:restore_app",
-        "Restore what was dumped into a bare repository.",
+        "Restore a dump into a bare repository.",
     ),
     "migrate": (
         "migrate:app",
-        "Move repositories in from lakeFS, without copying an object.",
+        "Migrate repositories from lakeFS, without copying objects.",
     ),
     "fsck": (
         "diagnose:fsck",
-        "Read every file of every commit of a repository, and prove its id.",
+        "Read every file of every commit of a repository, and verify its id.",
     ),
     "diagnose": (
         "diagnose:diagnose",
-        "Make a bundle of facts about a server for a bug report.",
+        "Collect facts about a server for a bug report.",
     ),
     "usage": (
         "doctor:usage_app",
-        "Show how many requests the server has answered.",
+        "Show the number of requests the server has handled.",
     ),
     "completion": (
         "completion:completion",
-        "Print a script that completes commands in your shell.",
+        "Print a completion script for a shell.",
     ),
     "identity": (
         "doctor:identity_app",
-        "Show who you are to the server.",
+        "Show the current user.",
     ),
     "doctor": (
         "doctor:doctor_app",
-        "Check settings and server, and say what to do.",
+        "Check the settings and the server, and suggest fixes.",
     ),
 }
 """Target and help of each command by name."""
@@ -169,9 +169,7 @@ def lakebed(
     context: typer.Context,
     version: Annotated[  # noqa: ARG001 (used by its callback)
         bool,
-        typer.Option(
-            "--version", callback=_print_version, is_eager=True, help="Print the version."
-        ),
+        typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version"),
     ] = False,
     as_json: JsonOption = False,
     endpoint: EndpointOption = None,

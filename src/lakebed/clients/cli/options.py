@@ -16,52 +16,50 @@ KindT = TypeVar("KindT")
 
 EndpointOption = Annotated[
     str | None,
-    typer.Option(metavar="URL", help="The server, for example http://127.0.0.1:8000."),
+    typer.Option(metavar="URL", help="URL of the server, for example http://127.0.0.1:8000"),
 ]
 ClientConfigOption = Annotated[
     Path | None,
     typer.Option(
         "--config",
         metavar="FILE",
-        help="Settings in lakectl's format.  [default: ~/.lakectl.yaml]",
+        help="Settings file in lakectl's format  [default: ~/.lakectl.yaml]",
     ),
 ]
 ServerConfigOption = Annotated[
     Path | None,
-    typer.Option("--config", "-c", help="A YAML file of a server's settings.", show_default=False),
+    typer.Option("--config", "-c", help="Settings file of the server, in YAML", show_default=False),
 ]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON")]
 BaseUriOption = Annotated[
     str | None,
     typer.Option(
         "--base-uri",
         metavar="URI",
-        help="What names without lakefs:// begin with, for example lakefs://my-repo/main.",
+        help="Prefix for relative URIs, for example lakefs://my-repo/main",
         # Eager, as it affects the parsing of arguments.
         is_eager=True,
         callback=set_base_uri,
     ),
 ]
-NoColorOption = Annotated[bool, typer.Option("--no-color", help="Print without colours.")]
+NoColorOption = Annotated[bool, typer.Option("--no-color", help="Disable colours")]
 VerboseOption = Annotated[
     bool,
-    typer.Option("--verbose", "-v", help="Show the requests to the server, without secrets."),
+    typer.Option("--verbose", "-v", help="Log requests and responses, with secrets masked"),
 ]
 LogLevel = Literal["debug", "info", "warning", "error", "none"]
 LogLevelOption = Annotated[
     LogLevel | None,
-    typer.Option("--log-level", help="Which lines of the log to show.", show_default="warning"),
+    typer.Option("--log-level", help="Minimum level of log messages", show_default="warning"),
 ]
-YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation")]
 SkipHooksOption = Annotated[
     bool,
-    typer.Option(
-        "--skip-hooks", help="Run no hooks before it, which is noted; for administrators."
-    ),
+    typer.Option("--skip-hooks", help="Skip pre-hooks, which is recorded (administrators only)"),
 ]
 MetaOption = Annotated[
     list[str] | None,
-    typer.Option("--meta", metavar="NAME=VALUE", help="Metadata; may be given several times."),
+    typer.Option("--meta", metavar="NAME=VALUE", help="Metadata (repeatable)"),
 ]
 
 
@@ -69,8 +67,8 @@ LocalRootOption = Annotated[
     Path | None,
     typer.Option(
         metavar="FOLDER",
-        help="Where the server's local storage is on this machine.",
-        show_default="where the server says",
+        help="Directory of the server's local storage on this machine",
+        show_default="as reported by the server",
     ),
 ]
 
@@ -129,7 +127,7 @@ def key_values(pairs: Iterable[str] | None) -> dict[str, str]:
     for pair in pairs or ():
         name, equals, value = pair.partition("=")
         if not name or not equals:
-            raise Misuse(f"{pair!r} is not name=value, expected for example owner=ada")
+            raise Misuse(f"{pair!r} is not name=value: expected for example owner=ada")
         read[name] = value
     return read
 
@@ -149,7 +147,7 @@ def read_json(file: Path, kind: type[KindT], expected: str) -> KindT:
     except msgspec.ValidationError as error:
         raise CommandError(f"{file} is not {expected}: {error}") from None
     except (ValueError, RecursionError):
-        raise CommandError(f"{file} is not JSON, expected {expected}") from None
+        raise CommandError(f"{file} is not JSON: expected {expected}") from None
 
 
 def dotted_settings(**flags: object) -> dict[str, object]:

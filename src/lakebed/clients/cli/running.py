@@ -65,7 +65,7 @@ def _explained(error: Exception) -> tuple[str, int]:
     place = traceback.extract_tb(error.__traceback__)[-1]
     where = f"{Path(place.filename).name}:{place.lineno}"
     what = " ".join(f"{type(error).__name__} at {where}: {error}".split())
-    return f"a bug in lakebed, please report it: {what}", FAILED
+    return f"internal error, please report it: {what}", FAILED
 
 
 def _say(message: str) -> None:

@@ -36,7 +36,7 @@ def confirm(question: str, *, yes: bool) -> None:
     if yes or not (sys.stdin.isatty() and sys.stderr.isatty()):
         return
     if not typer.confirm(question, err=True):
-        raise CommandError("nothing was changed")
+        raise CommandError("cancelled: nothing was changed")
 
 
 class Session:
@@ -100,21 +100,19 @@ _PAGE_PARAMETERS: Final = [
     for name, kind, default in (
         (
             "amount",
-            Annotated[int | None, typer.Option("--amount", min=1, help="At most so many.")],
+            Annotated[int | None, typer.Option("--amount", min=1, help="Maximum number of items")],
             None,
         ),
         (
             "after",
-            Annotated[
-                str, typer.Option("--after", metavar="NAME", help="Only those behind this one.")
-            ],
+            Annotated[str, typer.Option("--after", metavar="NAME", help="Start after this item")],
             "",
         ),
         (
             "prefix",
             Annotated[
                 str | None,
-                typer.Option("--prefix", metavar="TEXT", help="Only those that begin so."),
+                typer.Option("--prefix", metavar="TEXT", help="Only items with this prefix"),
             ],
             None,
         ),

@@ -155,7 +155,7 @@ def same_repository(one: RefUri, other: RefUri) -> str:
         Misuse: The repositories differ.
     """
     if one.repository != other.repository:
-        raise Misuse(f"{one} and {other} are in different repositories, expected the same one")
+        raise Misuse(f"{one} and {other} are in different repositories: expected the same one")
     return one.repository
 
 
@@ -183,7 +183,7 @@ def _is_text(text: str) -> bool:
 
 
 def _mistake(text: str, expected: str, example: str) -> Misuse:
-    return Misuse(f"{text!r} is not {expected}, expected for example {example}")
+    return Misuse(f"{text!r} is not {expected}: expected for example {example}")
 
 
 RepositoryArgument = Annotated[

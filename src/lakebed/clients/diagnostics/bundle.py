@@ -73,7 +73,7 @@ class Bundle:
     def fail(self, name: str, why: str) -> None:
         """Record why a section failed."""
         self.sections[name] = {"failed": why}
-        self.notes.append(f"{name} could not be gathered: {why}")
+        self.notes.append(f"cannot gather {name}: {why}")
 
     def write(self, file: Path) -> None:
         """Write the bundle as a zip file readable only by its owner.
@@ -156,7 +156,7 @@ class _Gathering:
         try:
             Surveyor(store, self.runtime, self.survey).run()
         except Exception as error:  # noqa: BLE001 - the records read so far are reported
-            bundle.notes.append(f"not all records were read: {error}")
+            bundle.notes.append(f"could not read all records: {error}")
         bundle.add("records", self.survey.record_facts)
         bundle.add("branches", lambda: self.survey.branch_facts(now_us(self.runtime)))
         bundle.add("stuck", lambda: self.survey.stuck)
@@ -179,7 +179,7 @@ class _Gathering:
                 yield {"repository": name, "failed": f"{type(error).__name__}: {error}"}
                 continue
             if report.damages:
-                self.bundle.notes.append(f"repository {name}: {len(report.damages)} damaged")
+                self.bundle.notes.append(f"repository {name}: {len(report.damages)} problems")
             yield asdict(report)
 
     def _note_what_was_found(self) -> None:
@@ -187,13 +187,15 @@ class _Gathering:
         if survey.damaged_count:
             notes.append(f"{survey.damaged_count} records are damaged, see records.json")
         if survey.stuck:
-            notes.append(f"{len(survey.stuck)} tasks show no sign of life, see stuck.json")
+            notes.append(
+                f"{len(survey.stuck)} tasks have stopped reporting progress, see stuck.json"
+            )
         if self.bundle.sections.get("branches"):
-            notes.append("some branches have much or old staging, see branches.json")
+            notes.append("some branches have many or old uncommitted changes, see branches.json")
         if survey.ahead_us > AHEAD_US:
             notes.append(
-                f"a record is {survey.ahead_us / 1e6:.0f} s in the future: the clock of some server"
-                " is ahead, or this one's is behind"
+                f"a record is {survey.ahead_us / 1e6:.0f} s in the future: check the clocks of the"
+                " servers and of this machine"
             )
 
 

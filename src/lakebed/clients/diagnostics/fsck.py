@@ -142,12 +142,12 @@ class RepositoryCheck:
             if commit.version == TRUSTED_VERSION:
                 self._report.unproved += 1
             if not _has_id(commit, name):
-                self._add("commit", name, "its record does not have this id", [name])
+                self._add("commit", name, "the id does not match the record", [name])
             for parent in commit.parents:
                 parents[parent].append(name)
             self._made_of[MetaRangeID(commit.metarange_id)].append(name)
         for missing in sorted(parents.keys() - self._commits):
-            self._add("commit", missing, "it is a parent, and is not there", parents[missing])
+            self._add("commit", missing, "missing parent commit", parents[missing])
 
     def _check_refs(self) -> None:
         for name, branch in self._readable(self._partition, BRANCHES.prefix, pb.Branch):
@@ -163,7 +163,7 @@ class RepositoryCheck:
         if commit_id in self._commits:
             self._heads[commit_id].append((what, name))
         else:
-            self._add(what, name, f"its commit {commit_id} is not there")
+            self._add(what, name, f"its commit {commit_id} is missing")
 
     def _check_staged(self, token: bytes) -> None:
         for name, cell in self._readable(token, STAGED_PREFIX, Message) if token else ():
@@ -178,7 +178,7 @@ class RepositoryCheck:
         problem = self._address_problem(entry.address, entry.address_type)
         if staged.identity and problem:
             record = f"{as_text(token)} {as_text(STAGED_PREFIX)}{name}"
-            self._add("record", record, f"it has the address {entry.address!r}: {problem}")
+            self._add("record", record, f"invalid address {entry.address!r}: {problem}")
 
     def _readable(
         self, partition: bytes, prefix: bytes, message_type: type[MessageT]
@@ -238,7 +238,7 @@ class RepositoryCheck:
         try:
             entries = self._files.load_range(ref.range_id).combine_chunks()
             if not entries.num_rows or ref_of(entries) != ref:
-                return ref.range_id, "a metarange says something else of it than is in it"
+                return ref.range_id, "the content does not match its metarange"
         except StorageUnavailable:
             raise
         except Exception as error:  # noqa: BLE001 - reported as damage
@@ -255,7 +255,7 @@ class RepositoryCheck:
         )
         others = entries.select(["key", "address", "address_type"]).filter(pc.invert(is_issued))
         problems = [
-            f"entry {quoted(row['key'])} has the address {row['address']!r}: {problem}"
+            f"entry {quoted(row['key'])} has the invalid address {row['address']!r}: {problem}"
             for row in others.to_pylist()
             if (problem := self._address_problem(row["address"], row["address_type"]))
         ]
@@ -292,7 +292,7 @@ class RepositoryCheck:
             if count:
                 key, address = next(each.example for each in missing if each.objects)
                 problem = (
-                    f"the data of {count} of its objects is not in the storage, such as that of"
+                    f"the data of {count} of its objects is missing in the storage, such as"
                     f" {quoted(key)} at {address}"
                 )
                 for what, name in refs:

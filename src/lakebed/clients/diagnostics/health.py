@@ -110,7 +110,7 @@ def _server_ahead_seconds(settings: ServerSettings, runtime: Runtime) -> float |
         date = error.headers["Date"]
         error.close()
     except OSError as error:
-        return f"no server answers: {_told(error)}"
+        return f"no server responds: {_told(error)}"
     return round(parsedate_to_datetime(date).timestamp() - runtime.now(), 1)
 
 

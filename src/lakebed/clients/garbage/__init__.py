@@ -83,5 +83,5 @@ def _executor(storage: "Storage", master: str | None, say: Callable[[str], None]
     from lakebed.base.runtime import ThreadRuntime
     from lakebed.reclaim.collector.on_arrow import ArrowExecutor
 
-    say("PySpark is not installed: this process does the work.")
+    say("PySpark not found; running in-process.")
     return ArrowExecutor(storage, ThreadRuntime())

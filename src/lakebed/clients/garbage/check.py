@@ -46,7 +46,7 @@ def _ask(server: GarbageServer) -> str:
 def _list(storage: Storage) -> str:
     parent = storage.namespace.folder(branches_folder(storage.repository_uid))
     name = next(storage.block.list_folders(parent), None)
-    return "no objects yet" if name is None else f"objects of branch {name} and perhaps others"
+    return "no objects yet" if name is None else f"found objects of branch {name}"
 
 
 def _read(storage: Storage) -> str:
@@ -63,7 +63,7 @@ def _write_nonce(storage: Storage, runtime: Runtime) -> float:
     """Write and delete a file; return its modification time in the storage."""
     name = gc_check_path(storage.repository_uid, runtime.random_bytes(8).hex())
     address = storage.namespace.address(name)
-    storage.block.put(address, [b"Written by lakebed gc check; delete it if you find it.\n"])
+    storage.block.put(address, [b"Written by lakebed gc check; safe to delete.\n"])
     try:
         return storage.block.head(address).mtime.timestamp()
     finally:

@@ -78,13 +78,13 @@ class LakebedReader(DataSourceReader):
         match = _URI.fullmatch(options.get("path", ""))
         if match is None:
             raise InvalidOption(
-                f"{options.get('path')!r} is not a path, expected lakefs://repository/ref/prefix"
+                f"{options.get('path')!r} is not a path such as lakefs://repository/ref/prefix"
             )
         repository, self._ref, prefix = match.groups()
         self._prefix = prefix.encode()
         missing = [name for name in _NEEDED if name not in options]
         if missing:
-            raise InvalidOption(f"the option {missing[0]} of the data source is missing")
+            raise InvalidOption(f"the data source needs the option {missing[0]}")
         server = GarbageServer(
             options["endpoint"],
             repository,
@@ -119,7 +119,7 @@ class LakebedReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the objects of one range."""
-        assert isinstance(partition, RangePartition), "it came from `partitions`"
+        assert isinstance(partition, RangePartition), "made by `partitions`"
         address = self._storage.namespace.address(range_path(partition.range_id))
         data = self._storage.block.read(address)
         entries = decode_range(data, partition.range_id, file=str(address))

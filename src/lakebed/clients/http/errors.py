@@ -32,7 +32,7 @@ class InvalidName(ClientError, ValueError):
     kind = "client_invalid_name"
 
     def __init__(self, name: str) -> None:
-        super().__init__(f"{name!r} is not a name")
+        super().__init__(f"{name!r} is not a valid name")
 
 
 class Unreachable(ClientError):

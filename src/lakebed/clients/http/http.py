@@ -267,7 +267,7 @@ class Client:
                 response.close()
                 reason = f"status {response.status_code}"
             _LOGGER.warning(
-                "%s %s: %s; try %d follows in %.1f s",
+                "%s %s: %s; attempt %d follows in %.1f s",
                 request.method,
                 request.url.path,
                 reason,
@@ -279,16 +279,16 @@ class Client:
     @contextmanager
     def _explained(self, method: str) -> Iterator[None]:
         """Translate errors of httpx."""
-        doubt = "" if method in {"GET", "HEAD"} else "; the change may or may not have been made"
+        doubt = "" if method in {"GET", "HEAD"} else "; the outcome of the change is unknown"
         try:
             yield
         except (httpx.ConnectError, httpx.ConnectTimeout) as error:
             kind = Unreachable if self._was_there else NeverReached
             raise kind(
-                f"cannot reach {self.endpoint} ({_reason(error)}): is the server running there?"
+                f"cannot reach {self.endpoint} ({_reason(error)}): check that the server is running"
             ) from None
         except httpx.TimeoutException:
-            raise Unreachable(f"{self.endpoint} did not answer in time{doubt}") from None
+            raise Unreachable(f"{self.endpoint} did not respond in time{doubt}") from None
         except httpx.HTTPError as error:
             raise Unreachable(
                 f"the connection to {self.endpoint} broke ({_reason(error)}){doubt}"
@@ -318,8 +318,8 @@ def _value(response: httpx.Response, kind: Any) -> Any:
         # Quote the decoder only for a wrong field, not for a page that is no JSON.
         reason = f" ({error})" if isinstance(error, msgspec.ValidationError) else ""
         raise UnexpectedAnswer(
-            f"the answer of {response.url.copy_with(query=None)} is not one of a lakeFS server"
-            f"{reason}: check the endpoint, and whether the server is of another version"
+            f"the response of {response.url.copy_with(query=None)} is not from a lakeFS server"
+            f"{reason}: check the endpoint and the version of the server"
         ) from None
     return None if kind is None else value
 
@@ -344,7 +344,7 @@ def _refusal(response: httpx.Response, endpoint: str) -> Refused:
     except (msgspec.DecodeError, UnicodeDecodeError):
         said = ErrorBody()
         if endpoint and response.is_client_error and response.content:
-            advice = f", and not by a lakeFS server: check the endpoint {endpoint}"
+            advice = f", but not by a lakeFS server: check the endpoint {endpoint}"
     # Lakebed's `detail` says more than lakeFS's `message`.
     message = said.detail or said.message
     message = message or response.reason_phrase.lower() or "the server gave no reason"

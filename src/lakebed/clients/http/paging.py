@@ -64,7 +64,7 @@ def list_pages(
         after = page.pagination.next_offset
         if after == query.after:
             raise UnexpectedAnswer(
-                f"the list {call.call.endpoint.operation} begins again at {after!r}"
+                f"the listing {call.call.endpoint.operation} starts over at {after!r}"
             )
         query.after = after
         left = None if left is None else left - len(results)
@@ -72,6 +72,6 @@ def list_pages(
 
 def _query_of(call: BoundCall[P, Page[ItemT]]) -> PageQuery:
     kind = call.call.endpoint.query
-    assert kind is not None, "lists have a query"
-    assert issubclass(kind, PageQuery), "lists have pages"
+    assert kind is not None, "listings have a query"
+    assert issubclass(kind, PageQuery), "listings have pages"
     return kind()

@@ -109,7 +109,7 @@ def _refuse_missing(missing: list[_Setting]) -> None:
     verb = "is" if len(missing) == 1 else "are"
     raise ClientSettingsError(
         f"{titles} {verb} not set: set {variables}, or {keys} in ~/.lakectl.yaml"
-        + (", or give --endpoint" if _ENDPOINT in missing else "")
+        + (", or pass --endpoint" if _ENDPOINT in missing else "")
     )
 
 
@@ -123,9 +123,7 @@ def normal_endpoint(text: str) -> str:
     Raises:
         ClientSettingsError: The text is not the URL of a server.
     """
-    mistake = ClientSettingsError(
-        f"{text!r} is not an endpoint, expected for example http://127.0.0.1:8000"
-    )
+    mistake = ClientSettingsError(f"{text!r} is not an endpoint such as http://127.0.0.1:8000")
     try:
         parts = urlsplit(text)
         host, _ = parts.hostname, parts.port
@@ -161,9 +159,7 @@ def read_file(config_file: Path) -> Mapping[str, object]:
         text = config_file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
-        raise ClientSettingsError(
-            f"the settings in {config_file} cannot be read: {reason}"
-        ) from None
+        raise ClientSettingsError(f"cannot read the settings in {config_file}: {reason}") from None
     return _parse(text, config_file)
 
 
@@ -199,5 +195,5 @@ def _from_file(content: Mapping[str, Any], setting: _Setting) -> str | None:
     value = (content.get(section) or {}).get(key)
     if value is not None and not isinstance(value, str):
         # YAML parsed a number or a date: the original text is lost.
-        raise ClientSettingsError(f"{section}.{key} in the settings is not text: put it in quotes")
+        raise ClientSettingsError(f"{section}.{key} in the settings is not text: quote it")
     return value

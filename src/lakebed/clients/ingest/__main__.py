@@ -41,14 +41,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m lakebed.clients.ingest",
-        description="Bring objects that exist into a branch by one commit, on Spark.",
+        description="Import existing objects into a branch in one commit, on Spark.",
     )
     parser.add_argument("--from", dest="source", required=True, metavar="URL")
     parser.add_argument("--to", required=True, metavar="lakefs://REPOSITORY/BRANCH[/PATH]")
     parser.add_argument("--message", "-m", default="Import objects")
-    parser.add_argument("--strict", action="store_true", help="fail where objects would be skipped")
-    parser.add_argument("--endpoint", help="the server; default: as lakebed's settings say")
-    parser.add_argument("--local-root", type=Path, help="the folder of a local storage")
+    parser.add_argument("--strict", action="store_true", help="fail instead of skipping objects")
+    parser.add_argument("--endpoint", help="URL of the server (default: from the settings)")
+    parser.add_argument("--local-root", type=Path, help="directory of a local storage")
     return parser
 
 
@@ -56,7 +56,7 @@ def _import(asked: argparse.Namespace) -> str:
     """Run an import; return a summary."""
     target = _TARGET.fullmatch(asked.to)
     if target is None:
-        sys.exit(f"lakebed: --to is {asked.to!r}, expected lakefs://repository/branch/path")
+        sys.exit(f"lakebed: --to is {asked.to!r}: expected lakefs://repository/branch/path")
     branch = ImportBranch(target[1], target[2])
     settings = load_settings(environ=os.environ, config_file=None, endpoint=asked.endpoint)
     root = asked.local_root
@@ -72,7 +72,7 @@ def _import(asked: argparse.Namespace) -> str:
         started = Started.of(client.imports.start(branch.repository, branch.name, body))
         run_job(settings, branch, started, options, _say)
         status = _wait(client, branch, started.id)
-    assert status.commit is not None, "it has completed"
+    assert status.commit is not None, "completed"
     objects, commit = status.ingested_objects, status.commit.id
     return f"Imported {objects} object(s) from {asked.source} by commit {commit}"
 

@@ -32,7 +32,7 @@ def beating(
         try:
             error = server.report(progress()).error
         except ClientError as unheard:
-            _LOGGER.warning("the server does not hear from the job: %s", unheard)
+            _LOGGER.warning("cannot report to the server: %s", unheard)
         else:
             if error:
                 on_end(error.message)

@@ -26,8 +26,8 @@ class NothingFound(IngestError):
 
     def __init__(self, place: str) -> None:
         super().__init__(
-            f"there is nothing to import at {place}: the branch was left as it is. Look whether the"
-            " place is spelled right, and whether the executors may list it"
+            f"no objects found at {place}: the branch was left unchanged. Check the path, and that"
+            " the executors can list it"
         )
 
 
@@ -38,8 +38,8 @@ class StrangePath(IngestError):
 
     def __init__(self, address: str) -> None:
         super().__init__(
-            f"the object {address!r} cannot be imported: its path is too long, ends in a slash, or"
-            " has an empty part, '.', '..' or control characters in it. Nothing was imported;"
+            f"cannot import the object {address!r}: its path is too long, ends in a slash, or"
+            " contains an empty part, '.', '..' or control characters. Nothing was imported;"
             " without --strict such objects are skipped"
         )
 
@@ -51,8 +51,8 @@ class UnsortedListing(IngestError):
 
     def __init__(self, before: bytes, after: bytes) -> None:
         super().__init__(
-            f"the storage lists {after!r} behind {before!r}: it must list in order of the paths, or"
-            " it cannot be imported from"
+            f"the storage lists {after!r} after {before!r}: imports need a storage that lists in"
+            " order of the paths"
         )
 
 

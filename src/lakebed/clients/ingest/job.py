@@ -96,7 +96,7 @@ class IngestJob:
             self._report_failure(str(error))
             raise
         except BaseException:
-            self._report_failure("the Spark job failed: its own output has the details")
+            self._report_failure("the Spark job failed: see its own output")
             raise
         finally:
             self._remove_listing()
@@ -104,12 +104,12 @@ class IngestJob:
 
     def _make(self) -> MetaRangeID:
         planned = self._stretches()
-        self._note(f"Listing objects, in {len(planned)} stretches.")
+        self._note(f"Listing objects in {len(planned)} key ranges…")
         self._found = self._list(planned)
         files = in_order(self._found, planned, self._started.sources)
         cut = list(parts(files, self._width))
         self._step = "writing ranges"
-        self._note(f"{self._count} objects were found. Writing ranges, in {len(cut)} parts.")
+        self._note(f"Found {self._count} objects. Writing ranges in {len(cut)} parts…")
         rows = [
             (
                 part.after,
@@ -214,7 +214,7 @@ class IngestJob:
         return [address for address, _ in zip(shown, range(SKIPPED_SHOWN_MAX), strict=False)]
 
     def _hand(self, made: MetaRangeID) -> None:
-        self._note("The server checks the ranges, and publishes them.")
+        self._note("Server: checking and publishing the ranges…")
         status = self._server.report(self._progress(metarange_id=made))
         if error := status.error:
             raise ImportEnded(f"the import has ended: {error.message}")
@@ -232,7 +232,7 @@ class IngestJob:
                 for address in batch.column("address").to_pylist():
                     block.delete(Address.parse(address))
         except LakebedError as error:
-            _LOGGER.warning("files of the listing are left: %s", error)
+            _LOGGER.warning("cannot remove the files of the listing: %s", error)
 
     def _note(self, line: str) -> None:
         _LOGGER.info("import %s: %s", self._started.id, line)

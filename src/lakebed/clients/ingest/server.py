@@ -32,7 +32,7 @@ class Started:
             UnexpectedAnswer: The server does not support imports on Spark.
         """
         if answer.spark is None:
-            raise UnexpectedAnswer("the server does not know imports on Spark: it is too old")
+            raise UnexpectedAnswer("the server is too old for imports on Spark: upgrade it")
         spark = answer.spark
         mark, root = spark.mark, spark.mark.local_root
         return cls(

@@ -120,7 +120,7 @@ class EmbeddedBackend:
                 cause = error if status == UNEXPECTED else None
                 raise error_of(status, str(error), error.kind) from cause
             except OSError as error:
-                raise LakeError(f"the folder of the lake cannot be used: {error}") from error
+                raise LakeError(f"cannot use the folder of the lake: {error}") from error
 
     # Repositories
 
@@ -294,7 +294,7 @@ class EmbeddedBackend:
     ) -> Commit:
         if strategy not in STRATEGIES:
             raise Invalid(
-                f"strategy is '{strategy}', and must be one of '', 'dest-wins', 'source-wins'"
+                f"strategy is '{strategy}', but must be one of '', 'dest-wins', 'source-wins'"
             )
         wanted = merge_request(
             source,

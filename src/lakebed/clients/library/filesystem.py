@@ -56,7 +56,7 @@ class LakebedFileSystem(AbstractFileSystem):  # type: ignore[misc]  # untyped
     ) -> None:
         super().__init__(**options)
         if folder is not None and endpoint is not None:
-            raise Invalid("name a folder or the endpoint of a server, not both")
+            raise Invalid("pass either folder or endpoint, not both")
         self._lake: Lake = (
             connect(endpoint, key, secret)
             if folder is None
@@ -127,9 +127,9 @@ class LakebedFileSystem(AbstractFileSystem):  # type: ignore[misc]  # untyped
         if mode == "rb":
             return self._ref(place).object(place.path).reader()
         if not autocommit:
-            raise Invalid("a lake has no transactions of fsspec: write to a branch and merge it")
+            raise Invalid("fsspec transactions are not supported: write to a branch and merge it")
         if mode not in {"wb", "xb"}:
-            raise Invalid(f"mode is '{mode}': objects are written whole, use 'wb' or 'xb'")
+            raise Invalid(f"mode is '{mode}': objects are written as a whole, use 'wb' or 'xb'")
         return self._branch(place).object(place.path).writer("xb" if mode == "xb" else "wb")
 
     def cp_file(self, path1: str, path2: str, **_: object) -> None:
@@ -177,7 +177,7 @@ class LakebedFileSystem(AbstractFileSystem):  # type: ignore[misc]  # untyped
     def _branch(self, place: _Place) -> Branch:
         if not place.path:
             raise Invalid(
-                f"{'/'.join(filter(None, place))} is no file: lakebed://repository/branch/path"
+                f"{'/'.join(filter(None, place))} is not a file: use lakebed://repository/branch/path"
             )
         return self._lake.repository(place.repository).branch(place.ref)
 

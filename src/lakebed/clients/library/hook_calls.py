@@ -23,7 +23,7 @@ class LocalHookCalls:
 
     def caller(self, _event: HookEvent) -> Caller:
         """Return the caller for the hooks of an event."""
-        assert self._catalog is not None, "calls are attached before operations are asked for"
+        assert self._catalog is not None, "attach() has to be called before any operation"
         return _Caller(self._catalog)
 
 
@@ -35,7 +35,7 @@ class _Caller:
 
     def call(self, name: str, arguments: Mapping[str, Any]) -> tuple[int, Any]:
         if name != "get_object":
-            return 501, {"message": f"lakefs.{name} needs a server: there is none in this process"}
+            return 501, {"message": f"lakefs.{name} needs a server"}
         objects = self._catalog.objects
         try:
             found = objects.stat(
@@ -44,7 +44,7 @@ class _Caller:
                 str(arguments["path"]).encode(),
             )
             if found.size > OBJECT_BYTES_MAX:
-                return 413, {"message": f"the object has more than {OBJECT_BYTES_MAX} bytes"}
+                return 413, {"message": f"the object is larger than {OBJECT_BYTES_MAX} bytes"}
             with objects.read(found) as stream:
                 return 200, b"".join(stream)
         except LakebedError as error:

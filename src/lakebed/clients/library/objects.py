@@ -208,7 +208,7 @@ class WriteableObject(StoredObject):
         except PreconditionFailed as error:
             if not only_new:
                 raise
-            raise ObjectExists(f"there is an object already: {self.path}") from error
+            raise ObjectExists(f"object already exists: {self.path}") from error
 
 
 def _check_metadata(metadata: Mapping[str, str]) -> None:
@@ -216,10 +216,7 @@ def _check_metadata(metadata: Mapping[str, str]) -> None:
     for name, value in metadata.items():
         if not _NAME.fullmatch(name):
             raise Invalid(
-                f"the metadata of an object must not have the name {name!r}: use lower case"
-                " letters, digits and hyphens"
+                f"metadata name {name!r} is not allowed: use lower case letters, digits and hyphens"
             )
         if not (value.isascii() and value.isprintable()):
-            raise Invalid(
-                f"the metadata {name!r} of an object is {value!r}: use printable ASCII alone"
-            )
+            raise Invalid(f"metadata {name!r} has the value {value!r}: use only printable ASCII")

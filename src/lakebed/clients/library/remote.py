@@ -81,7 +81,7 @@ class RemoteBackend:
             if key is None or secret is None:
                 self._settings = load_settings(environ=os.environ, config_file=None, endpoint=url)
             elif url is None:
-                raise Invalid("a key without a url: say which server it is for")
+                raise Invalid("a key needs a url: pass the URL of its server")
             else:
                 self._settings = ClientSettings(normal_endpoint(url), key, secret)
         self.options = {
@@ -111,7 +111,7 @@ class RemoteBackend:
             prefix = found.default_namespace_prefix
             if not prefix:
                 raise Invalid(
-                    "the server does not say where repositories go: name a storage_namespace,"
+                    "the server has no default for storage namespaces: pass a storage_namespace,"
                     f" such as {found.blockstore_namespace_example}"
                 )
             slash = "" if prefix.endswith("/") else "/"
@@ -267,7 +267,7 @@ class RemoteBackend:
             stored = _object_info(self._client.answer(request, response).value)
         # Some storages use checksums other than MD5, which cannot be compared.
         if len(stored.checksum) == _MD5_DIGITS and stored.checksum != md5.hexdigest():
-            raise LakeError(f"{path} arrived damaged: upload it again", "damaged")
+            raise LakeError(f"{path} was corrupted in transit: upload it again", "damaged")
         return stored
 
     def copy(
@@ -327,8 +327,8 @@ class RemoteObject:
             # The branch may have another object at this path by now.
             if response.headers.get("ETag", "").strip('"') != self.info.checksum:
                 raise LakeError(
-                    f"{self.info.path} was replaced while it was read: open it again, or read it"
-                    " at a commit",
+                    f"{self.info.path} was replaced while being read: open it again, or read it at"
+                    " a commit",
                     "object_replaced",
                 )
             return response.read()

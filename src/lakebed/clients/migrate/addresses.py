@@ -90,8 +90,8 @@ class AddressTranslator:
             if root is None:
                 roots = ", ".join(each.removesuffix("/") for each in self._roots) or "none"
                 raise InvalidAddress(
-                    f"it lies below no root of local storage ({roots}): set blockstore.local.root"
-                    " to a folder above it, or name lakeFS's root by --lakefs-root"
+                    f"not below a root of local storage ({roots}): set blockstore.local.root to a"
+                    " folder above it, or pass lakeFS's root as --lakefs-root"
                 )
             rest = rest.removeprefix(root)
         return _AZURE_SECOND_HOST.sub(r"\1.blob.\2", f"{scheme}{separator}{rest}", count=1)

@@ -39,8 +39,8 @@ def adopt(engine: Engine, name: str, namespace: Namespace | None = None) -> Adop
         if other.id != repository.id and _moved_from_there(other, repository, found):
             raise CannotAdopt(
                 name,
-                f"repository {other.id} moved in from {found} too, and would lose its objects."
-                f" Delete repository {other.id} first",
+                f"repository {other.id} was migrated from {found} too, and would lose its objects;"
+                f" delete repository {other.id} first",
             )
     folder = found.folder(_DATA)
     if repository.adopted is None:
@@ -58,8 +58,8 @@ def _check_references(engine: Engine, repository: Repository, folder: Namespace)
     if not is_noted and engine.references.find(repository, folder) is None:
         raise CannotAdopt(
             repository.id,
-            f"it references no object below {folder}. Check the namespace: it must be the one that"
-            " the repository had in lakeFS",
+            f"no object below {folder} is referenced: check that this was the namespace of the"
+            " repository in lakeFS",
         )
     for other in engine.repositories.list():
         if other.id == repository.id:
@@ -68,25 +68,25 @@ def _check_references(engine: Engine, repository: Repository, folder: Namespace)
         if reference is not None:
             raise CannotAdopt(
                 repository.id,
-                f"{reference.place} of repository {other.id} has {quoted(reference.path)} there,"
-                f" below {folder}, and would lose it. Copy the objects first, and let the commits"
-                f" that have them expire, or delete repository {other.id}",
+                f"{reference.place} of repository {other.id} references {quoted(reference.path)}"
+                f" below {folder}, and would lose it; copy the objects and let the commits that"
+                f" reference them expire, or delete repository {other.id}",
             )
 
 
 def _namespace_of(repository: Repository, given: Namespace | None) -> Namespace:
     if MOVED_FROM not in repository.metadata:
-        raise CannotAdopt(repository.id, "it did not move in from lakeFS")
+        raise CannotAdopt(repository.id, "it was not migrated from lakeFS")
     if repository.read_only:
-        raise CannotAdopt(repository.id, "it is read-only. Run `lakebed migrate` with --last first")
+        raise CannotAdopt(repository.id, "it is read-only: run `lakebed migrate` with --last first")
     noted = repository.metadata.get(MOVED_NAMESPACE)
     if noted is None and given is None:
         raise CannotAdopt(
             repository.id,
-            "its namespace in lakeFS was not noted when it moved in. Name it by --namespace",
+            "its namespace in lakeFS was not recorded: pass it as --namespace",
         )
     if given is not None and noted not in {None, str(given)}:
-        raise CannotAdopt(repository.id, f"it moved in from {noted}, not from {given}")
+        raise CannotAdopt(repository.id, f"it was migrated from {noted}, not from {given}")
     return Namespace.parse(noted) if noted is not None else given or repository.namespace
 
 

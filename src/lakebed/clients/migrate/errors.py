@@ -14,7 +14,7 @@ class DamagedTable(LakebedError):
     kind = "damaged_table"
 
     def __init__(self, name: str, reason: str) -> None:
-        super().__init__(f"the file {name} of lakeFS is damaged: {reason}")
+        super().__init__(f"lakeFS file {name} is damaged: {reason}")
 
 
 class DamagedHistory(LakebedError):
@@ -36,7 +36,7 @@ class UnreadableAddresses(LakebedError):
         more = len(refused) - _SHOWN
         rest = f"; and {more:,} more" if more > 0 else ""
         super().__init__(
-            f"{len(refused):,} entries of {name} cannot be moved, because the storage here cannot"
+            f"{len(refused):,} entries of {name} cannot be migrated, because the storage cannot"
             f" read their objects: {shown}{rest}"
         )
 
@@ -48,7 +48,7 @@ class NotATarget(LakebedError):
 
     def __init__(self, repository: str, reason: str) -> None:
         super().__init__(
-            f"repository {repository} cannot be moved into: {reason}. Choose another name"
+            f"cannot migrate to repository {repository}: {reason}; choose another name"
         )
 
 

@@ -161,7 +161,7 @@ class HistoryTaker:
             reason = f"it has {table.num_rows} rows instead of {source.count}"
             raise DamagedTable(name, reason)
         if keys[0].as_py() != source.min_key or keys[-1].as_py() != source.max_key:
-            raise DamagedTable(name, "it has other keys than its metarange says")
+            raise DamagedTable(name, "its keys do not match its metarange")
         with self._lock:
             self.taken.ranges += 1
             self.taken.entries += table.num_rows
@@ -200,7 +200,7 @@ def generations(commits: Mapping[str, SourceCommit]) -> Iterator[Sequence[Source
         ready = following
     if done < len(commits):
         left = min(commit_id for commit_id, count in missing.items() if count)
-        raise DamagedHistory(f"commit {left} is among its own ancestors")
+        raise DamagedHistory(f"commit {left} is its own ancestor")
 
 
 def intervals_of(ranges: Iterable[SourceRange]) -> list[Interval]:

@@ -139,7 +139,7 @@ class LakeFSServer:
             if status.done and status.refs is not None:
                 return status.refs
             if self._runtime.monotonic() > until:
-                raise SourceRefused(f"the dump of {self._repository} did not end")
+                raise SourceRefused(f"the dump of {self._repository} did not complete in time")
             self._runtime.sleep(_PAUSE_SECONDS)
 
     # Files

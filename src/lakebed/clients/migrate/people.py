@@ -81,7 +81,7 @@ class _Mover:
         except Refused as error:
             if error.status not in _NOT_THERE:
                 raise
-            self._moved.problems.append(f"lakeFS does not list {name}: {error}")
+            self._moved.problems.append(f"lakeFS cannot list {name}: {error}")
             return []
 
     def made(self, name: str, call: Callable[P, object], *args: P.args, **kwargs: P.kwargs) -> bool:

@@ -139,8 +139,8 @@ def _target(engine: Engine, source: LakeFSSource, plan: Plan) -> Repository:
     except RepositoryNotFound:
         if plan.namespace.is_near(old):
             raise Invalid(
-                f"storage namespace {plan.namespace} cannot be used: it overlaps with {old}, where"
-                " lakeFS keeps the repository. Use a namespace outside of it"
+                f"storage namespace {plan.namespace} overlaps with {old}, the namespace of the"
+                " repository in lakeFS: choose a namespace outside of it"
             ) from None
         return engine.repositories.create_bare(
             plan.repository,
@@ -155,9 +155,9 @@ def _target(engine: Engine, source: LakeFSSource, plan: Plan) -> Repository:
         )
     moved_from = found.metadata.get(MOVED_FROM)
     if moved_from != plan.moved_from:
-        raise NotATarget(plan.repository, "it was not made to move this repository into")
+        raise NotATarget(plan.repository, "it was not created for this migration")
     if not found.read_only:
-        raise NotATarget(plan.repository, "its last round is over, and it can be written to")
+        raise NotATarget(plan.repository, "its last round is over, and it is writable")
     return found
 
 
@@ -215,7 +215,7 @@ def _has_commit(
     try:
         engine.commits.get(repository, CommitID(ref.commit_id))
     except CommitNotFound:
-        report.left_out.append(f"{kind} {ref.name}: commit {ref.commit_id} is not there")
+        report.left_out.append(f"{kind} {ref.name}: commit {ref.commit_id} is missing")
         return False
     return True
 

@@ -48,7 +48,7 @@ class SqlRefs:
             self._connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
             found = list(self._rows("graveler_repositories", key="id"))
         except psycopg.Error as error:
-            raise SourceRefused(f"the database of lakeFS cannot be read: {error}") from error
+            raise SourceRefused(f"cannot read lakeFS's database: {error}") from error
         if not found:
             raise SourceRefused(f"the database has no repository {repository}")
         self._info = found[0]

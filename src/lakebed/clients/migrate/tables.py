@@ -55,7 +55,7 @@ class Table:
             found = dict(zip(*_rows(self._block(*metaindex)), strict=True))
             handle = found.get(b"rocksdb.properties")
             self.properties: dict[bytes, bytes] = {}
-            """What its writer noted, by name."""
+            """The properties of the table."""
             if handle is not None:
                 keys, values = _rows(self._block(*_handle(handle)))
                 self.properties = dict(zip(keys, values, strict=True))
@@ -87,7 +87,7 @@ class Table:
     def _footer(self) -> tuple[tuple[int, int], tuple[int, int]]:
         footer = self._data[-_FOOTER_BYTES:]
         if len(footer) < _FOOTER_BYTES or not footer.endswith(_MAGIC):
-            raise self._damaged("it does not end as a table does")
+            raise self._damaged("it has no table footer")
         (version,) = struct.unpack_from("<I", footer, _FOOTER_BYTES - len(_MAGIC) - 4)
         if version != _FORMAT or footer[0] != _CRC32C:
             raise self._damaged(f"it has format {version} with checksums of kind {footer[0]}")
@@ -98,19 +98,19 @@ class Table:
     def _block(self, offset: int, size: int) -> bytes:
         end = offset + size
         if end + _TRAILER_BYTES > len(self._data):
-            raise self._damaged(f"a block should end at byte {end}")
+            raise self._damaged(f"it is truncated: a block should end at byte {end}")
         kind = self._data[end]
         (stored,) = struct.unpack_from("<I", self._data, end + 1)
         if _masked(crc32c(self._data[offset : end + 1])) != stored:
-            raise self._damaged(f"the checksum of the block at byte {offset} is wrong")
+            raise self._damaged(f"the block at byte {offset} has a wrong checksum")
         if kind == _PLAIN:
             return self._data[offset:end]
         if kind != _SNAPPY_KIND:
-            raise self._damaged(f"the block at byte {offset} is compressed in way {kind}")
+            raise self._damaged(f"the block at byte {offset} has the unknown compression {kind}")
         raw = self._data[offset:end]
         whole, _ = read_varint(raw, 0)
         if whole > _BLOCK_BYTES_MAX:
-            raise self._damaged(f"the block at byte {offset} says that it has {whole} bytes")
+            raise self._damaged(f"the block at byte {offset} claims {whole} bytes")
         unpacked: bytes = _SNAPPY.decompress(raw, whole, asbytes=True)
         return unpacked
 
@@ -143,7 +143,7 @@ def _rows(block: bytes) -> Rows:
         values.append(block[at : at + length])
         at += length
     if at != end:
-        raise IndexError("a row goes past the end of its block")
+        raise IndexError("a row exceeds its block")
     return keys, values
 
 

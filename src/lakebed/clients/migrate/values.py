@@ -77,7 +77,7 @@ def read_entries(data: bytes, name: str, namespace: str) -> Iterator[pa.Table]:
             identities, messages = _split(spans_of(values))
             yield _entries(keys, identities.to_arrow(pa.binary()), messages, _prefix(namespace))
     except (IndexError, pa.ArrowInvalid) as error:
-        raise DamagedTable(name, f"a row cannot be read: {error}") from error
+        raise DamagedTable(name, f"unreadable row: {error}") from error
 
 
 def read_entry(key: bytes, identity: bytes, message: bytes, namespace: str) -> Entry:
@@ -89,7 +89,7 @@ def read_entry(key: bytes, identity: bytes, message: bytes, namespace: str) -> E
     try:
         made = _entries([key], [identity], spans_of([message]), _prefix(namespace))
     except (IndexError, pa.ArrowInvalid) as error:
-        raise DamagedTable(quoted(key), f"it cannot be read: {error}") from error
+        raise DamagedTable(quoted(key), f"unreadable: {error}") from error
     return next(iter(entries_of(made)))
 
 
@@ -141,10 +141,10 @@ def _split(values: Spans) -> tuple[Spans, Spans]:
     lengths, begins = read_varints(values, values.begins)
     ends = begins + (lengths >> 1)
     if (ends >= values.ends).any():
-        raise IndexError("an identity goes past the end of its value")
+        raise IndexError("an identity exceeds its value")
     lengths, messages = read_varints(values, ends)
     if (messages + (lengths >> 1) != values.ends).any():
-        raise IndexError("its parts do not have the lengths that it says")
+        raise IndexError("the lengths of its parts do not match")
     return Spans(values.data, begins, ends), Spans(values.data, messages, values.ends)
 
 
@@ -196,7 +196,7 @@ def _messages(
                 identity, message = _parts(value)
                 yield key, identity, kind.FromString(message)
     except (DecodeError, IndexError) as error:
-        raise DamagedTable(name, f"a row cannot be read: {error}") from error
+        raise DamagedTable(name, f"unreadable row: {error}") from error
 
 
 def _parts(value: bytes) -> tuple[bytes, bytes]:
@@ -205,5 +205,5 @@ def _parts(value: bytes) -> tuple[bytes, bytes]:
     end = begin + (doubled >> 1)
     doubled, begin_of_message = read_varint(value, end)
     if begin_of_message + (doubled >> 1) != len(value):
-        raise IndexError("its parts do not have the lengths that it says")
+        raise IndexError("the lengths of its parts do not match")
     return value[begin:end], value[begin_of_message:]

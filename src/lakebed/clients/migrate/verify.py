@@ -111,7 +111,7 @@ class ReadCheck:
             return f"{quoted(named.key)}: {error}"
         if size == named.size:
             return None
-        return f"{quoted(named.key)}: {named.address} has {size:,} bytes, not {named.size:,}"
+        return f"{quoted(named.key)}: {named.address} has {size:,} bytes instead of {named.size:,}"
 
 
 def _objects(tables: Iterable[pa.Table]) -> Iterator[_Object]:
@@ -147,4 +147,4 @@ def _first_difference(mine: pa.Table, their: pa.Table, count: int) -> bytes:
         if not mine.slice(at, 1).equals(their.slice(at, 1)):
             key: bytes = min(mine.column("key")[at].as_py(), their.column("key")[at].as_py())
             return key
-    raise AssertionError("rows that are equal one by one are equal")
+    raise AssertionError("two tables differ, but no row does")

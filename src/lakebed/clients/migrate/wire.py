@@ -95,9 +95,9 @@ def read_varints(spans: Spans, at: Numbers) -> tuple[Numbers, Numbers]:
         if not len(going):
             break
     else:
-        raise IndexError("a number does not end")
+        raise IndexError("a varint is too long")
     if (at > spans.ends).any():
-        raise IndexError("a number goes past the end of its message")
+        raise IndexError("a varint exceeds its message")
     return values, at
 
 
@@ -129,7 +129,7 @@ def decode(spans: Spans) -> defaultdict[int, Field]:
 def _values(here: Spans, kinds: Numbers, at: Numbers) -> tuple[Numbers, Numbers, Numbers]:
     """Return the starts of values, the numeric values, and the ends of values."""
     if not np.isin(kinds, (_VARINT, _FIXED64, _BYTES, _FIXED32)).all():
-        raise IndexError("a field is of a kind that is not known")
+        raise IndexError("a field has an unknown wire type")
     numbers, after = np.zeros(len(at), np.int64), at.copy()
     has_number = (kinds == _VARINT) | (kinds == _BYTES)
     of_number = Spans(here.data, at[has_number], here.ends[has_number])
@@ -138,7 +138,7 @@ def _values(here: Spans, kinds: Numbers, at: Numbers) -> tuple[Numbers, Numbers,
         [kinds == _BYTES, kinds == _FIXED64, kinds == _FIXED32], [numbers, 8, 4], 0
     )
     if (ends > here.ends).any() or (ends < after).any():
-        raise IndexError("a field goes past the end of its message")
+        raise IndexError("a field exceeds its message")
     return after, numbers, ends
 
 

@@ -138,7 +138,7 @@ class NameCheck:
         self._files = [file for file in self._files if path.encode() < f"{file}0".encode()]
         for file in self._files:
             if path.startswith(f"{file}/"):
-                return f"{file!r} is a file, and cannot be a folder too"
+                return f"conflicts with {file!r}, which is a file and cannot also be a folder"
         self._files.append(path)
         return self._other_spelling(path) if self._ignores_case else None
 
@@ -147,7 +147,7 @@ class NameCheck:
         for part in (path[:end] for end in ends):
             folded = unicodedata.normalize("NFC", part).casefold()
             if (known := self._spellings.setdefault(folded, part)) != part:
-                return f"{known!r} has the same name on this disk, which ignores case"
+                return f"conflicts with {known!r} on this disk, which ignores case"
         return None
 
 
@@ -156,11 +156,11 @@ def _problem_of(path: str) -> str | None:
     if not {".", ".."}.isdisjoint(parts):
         return "'.' and '..' could lead out of the folder"
     if "" in parts:
-        return "a file system has no empty names, as between '//' or after a last '/'"
+        return "file names cannot be empty, as between '//' or after a last '/'"
     if "\0" in path:
-        return "a file's name has no NUL in it"
+        return "file names cannot contain NUL"
     if parts[0] == OWN_FOLDER or parts[-1] in IGNORED_NAMES:
-        return "working copies use this name themselves"
+        return "this name is reserved for working copies"
     if any(len(part.encode()) > _NAME_BYTES_MAX for part in parts):
-        return f"a name in it is longer than {_NAME_BYTES_MAX} bytes"
+        return f"a part of the path is longer than {_NAME_BYTES_MAX} bytes"
     return None

@@ -142,7 +142,7 @@ def make_place(
     at_head = Remote(tools.client, source, step=tools.step).resolve(source.ref)
     root.mkdir(parents=True, exist_ok=True)
     if (root / PLACE_FILE).exists() and not force:
-        raise NotEmpty(f"{root} is a working copy already: pass --force to make it one of {source}")
+        raise NotEmpty(f"{root} is already a working copy: pass --force to link it to {source}")
     place = WorkingCopyState(source, at_head)
     folder = WorkingFolder(root)
     try:
@@ -169,7 +169,7 @@ def clone(root: Path, source: RemotePath, tools: Tools) -> SyncSummary:
             folder.write_own(_OPERATION_NOTE, _encoded(operation="clone", target=at_head))
             folder.write_own(PLACE_FILE, WorkingCopyState(source, at_head, "clone").encoded())
         elif not _is_clone_of(root, source):
-            raise NotEmpty(f"{root} is not empty: choose a new folder, or `lakebed local init`")
+            raise NotEmpty(f"{root} is not empty: choose a new folder, or run `lakebed local init`")
     finally:
         folder.close()
     with working_copy(root, tools) as copy:
@@ -258,8 +258,8 @@ class WorkingCopy:
         elif active not in {"", "commit"} and not throw_away:
             again = f"run `lakebed local {active}` again to finish it, or " if note else ""
             raise Interrupted(
-                f"the last `local {active}` was interrupted, so there can be no {operation} now:"
-                f" {again}run `lakebed local checkout`, which throws away what was changed here"
+                f"the last `local {active}` was interrupted, so `local {operation}` cannot start:"
+                f" {again}run `lakebed local checkout` to discard local changes"
             )
         return None
 
@@ -315,8 +315,8 @@ class WorkingCopy:
         if conflicts:
             raise Conflicts(
                 conflicts,
-                "move these files out of the folder and run `lakebed local pull`, or throw all your"
-                " changes away with `lakebed local pull --force`",
+                "move these files out of the folder and run `lakebed local pull`, or discard all"
+                " local changes with `lakebed local pull --force`",
             )
         self._transfers.expect(sizes)
         return counts, there_already
@@ -528,7 +528,7 @@ class WorkingCopy:
             return dict(json.loads(content)) if content else {}
         except ValueError:
             raise WorkingCopyError(
-                f"{self._folder.root / name} cannot be read: remove it, and run"
+                f"{self._folder.root / name} cannot be read: remove it, then run"
                 " `lakebed local checkout`"
             ) from None
 

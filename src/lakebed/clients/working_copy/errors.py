@@ -69,7 +69,7 @@ class BadNames(WorkingCopyError):
     kind = "bad_names"
 
     def __init__(self, problems: Sequence[str]) -> None:
-        super().__init__("not all objects can become files here:\n" + "\n".join(problems))
+        super().__init__("some objects cannot be files here:\n" + "\n".join(problems))
 
 
 class NotAFile(WorkingCopyError):
@@ -84,7 +84,7 @@ class Changed(WorkingCopyError):
     kind = "file_changed"
 
     def __init__(self, path: str) -> None:
-        super().__init__(f"{path} was changed meanwhile: run the command again")
+        super().__init__(f"{path} was changed during the operation: run the command again")
 
 
 class Unfinished(WorkingCopyError):
@@ -93,7 +93,7 @@ class Unfinished(WorkingCopyError):
     kind = "unfinished"
 
     def __init__(self, failed: Sequence[str]) -> None:
-        advice = f"{len(failed)} file(s) failed: run the command again to go on"
+        advice = f"{len(failed)} file(s) failed: run the command again to resume"
         super().__init__("\n".join([*failed[:_SHOWN_MAX], advice]))
 
 

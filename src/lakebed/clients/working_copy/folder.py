@@ -44,7 +44,7 @@ class WorkingFolder:
             fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             os.close(self._fd)
-            raise InUse(f"another process works on {root}: wait until it has ended") from None
+            raise InUse(f"{root} is in use by another process: wait until it has ended") from None
         except OSError:
             pass  # a file system without locks
 
@@ -249,19 +249,17 @@ class WorkingFolder:
         except OSError as error:
             if error.errno not in {errno.ENOTDIR, errno.ELOOP, errno.EISDIR}:
                 raise
-            raise NotAFile(
-                f"something that is no folder is in the place of {self.root / prefix}: move it away"
-            ) from None
+            raise NotAFile(f"{self.root / prefix} is not a folder: move it away") from None
         finally:
             os.close(fd)
 
 
 def _described(path: str, found: os.stat_result) -> LocalFile:
     if stat.S_ISDIR(found.st_mode):
-        raise NotAFile(f"{path} is a folder, and an object of this name is a file: move it away")
+        raise NotAFile(f"{path} is a folder, but a file on the server: move it away")
     if not stat.S_ISREG(found.st_mode):
-        kind = "a symbolic link" if stat.S_ISLNK(found.st_mode) else "not a plain file"
-        raise NotAFile(f"{path} is {kind}: a working copy holds plain files only, move it away")
+        kind = "a symbolic link" if stat.S_ISLNK(found.st_mode) else "not a regular file"
+        raise NotAFile(f"{path} is {kind}: working copies support regular files only, move it away")
     return LocalFile(path, found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino)
 
 
@@ -269,4 +267,4 @@ def _require_text(path: str) -> None:
     try:
         path.encode()
     except UnicodeEncodeError:
-        raise NotAFile(f"the name {path!r} is not UTF-8, as keys are: rename it") from None
+        raise NotAFile(f"the name {path!r} is not UTF-8: rename the file") from None

@@ -36,7 +36,7 @@ def parse_source(text: str) -> RemotePath:
     parts = text.removeprefix(_SCHEME).split("/", 2)
     if not text.startswith(_SCHEME) or len(parts) == 1 or not all(parts[:2]):
         raise NotAWorkingCopy(
-            f"{text!r} is not the URI of a folder, expected for example lakefs://my-repo/main/data/"
+            f"{text!r} is not the URI of a folder, such as lakefs://my-repo/main/data/"
         )
     path = "".join(parts[2:])
     return RemotePath(parts[0], parts[1], path if not path or path.endswith("/") else f"{path}/")
@@ -80,12 +80,12 @@ def read_place(folder: Path) -> WorkingCopyState:
         content = yaml.safe_load(file.read_text(encoding="utf-8"))
         fields = {name: content.pop(name, "") for name in ("src", "at_head", "active_operation")}
     except FileNotFoundError:
-        raise NotAWorkingCopy(f"{folder} is not a working copy: it has no {PLACE_FILE}") from None
+        raise NotAWorkingCopy(f"{folder} is not a working copy: {PLACE_FILE} is missing") from None
     except (UnicodeDecodeError, yaml.YAMLError, AttributeError, TypeError):
         raise NotAWorkingCopy(f"{file} cannot be read: expected src and at_head in YAML") from None
     texts = {name: "" if value is None else str(value) for name, value in fields.items()}
     if not texts["at_head"]:
-        raise NotAWorkingCopy(f"{file} has no at_head: expected the id of a commit")
+        raise NotAWorkingCopy(f"{file} has no at_head: expected a commit id")
     return WorkingCopyState(
         parse_source(texts["src"]), texts["at_head"], texts["active_operation"], content
     )
@@ -102,7 +102,7 @@ def find_root(start: Path) -> Path:
         if (folder / PLACE_FILE).is_file():
             return folder
     raise NotAWorkingCopy(
-        f"{start} is in no working copy: make one with `lakebed local clone` or `init`"
+        f"{start} is not in a working copy: run `lakebed local clone` or `lakebed local init`"
     )
 
 

@@ -97,7 +97,7 @@ class Remote:
             if error.status != _NOT_FOUND:
                 raise
             raise WorkingCopyError(
-                f"{self.source.ref} is not a branch, and only to branches can be committed"
+                f"{self.source.ref} is not a branch: commits need a branch"
             ) from None
         # A merge must not bypass a write protection.
         query = PathQuery(path=f"{self.source.prefix}any")
@@ -149,7 +149,7 @@ class Remote:
                 self._step(len(chunk))
         found = md5.hexdigest()
         if size != item.size or item.md5 not in {None, found}:
-            raise WorkingCopyError(f"{item.path} arrived damaged: run the command again")
+            raise WorkingCopyError(f"{item.path} was corrupted in transit: run the command again")
         return found
 
     def send(
@@ -202,9 +202,9 @@ class Remote:
         except Refused as error:
             if error.status != _FAILED_CONDITION:
                 raise
-            raise Conflicts([path], "run `lakebed local pull`, and then commit again") from None
+            raise Conflicts([path], "run `lakebed local pull`, then commit again") from None
         if checksum != md5.hexdigest():
-            raise WorkingCopyError(f"{path} arrived damaged: run the command again")
+            raise WorkingCopyError(f"{path} was corrupted in transit: run the command again")
         return md5.hexdigest(), checksum
 
     def remove(self, branch: str, paths: Sequence[str]) -> None:
@@ -217,7 +217,7 @@ class Remote:
             batch = [self.source.prefix + path for path in paths[start : start + _REMOVED_AT_ONCE]]
             answer = self._client.objects.delete_many(self._lake, branch, PathList(paths=batch))
             for error in answer.errors:
-                raise WorkingCopyError(f"not removed: {error.path}: {error.message}")
+                raise WorkingCopyError(f"could not remove {error.path}: {error.message}")
 
     def make_branch(self, name: str, source: str) -> None:
         """Create a hidden branch if it does not exist."""
@@ -255,7 +255,7 @@ class Remote:
             paths = [key.removeprefix(self.source.prefix) for key in error.said.conflicts]
             raise Conflicts(
                 paths or [error.message],
-                "others have changed them meanwhile, or have uncommitted changes of them",
+                "they were changed meanwhile, or have uncommitted changes on the branch",
             ) from None
 
 

@@ -22,8 +22,8 @@ from lakebed.lake.hooks.files import FILE_BYTES_MAX, ActionFile, check_names, pa
 from lakebed.wire.actions import ActionRun, HookRun, RunsQuery, TrialBegun, TrialCreation
 from lakebed.wire.repositories import HooksSettings
 
-app = new_group("Files that ask for hooks, and the runs of hooks.")
-runs_app = new_group("What became of hooks.")
+app = new_group("Validate action files, and show the runs of hooks.")
+runs_app = new_group("Show the runs of hooks.")
 app.add_typer(runs_app, name="runs")
 
 _POLL_SECONDS: Final = 0.5
@@ -34,7 +34,7 @@ def validate(
     session: Session,
     *,
     path: Annotated[
-        Path, typer.Argument(metavar="PATH", help="An action file, or a folder of them.")
+        Path, typer.Argument(metavar="PATH", help="An action file, or a directory of action files")
     ],
 ) -> None:
     """Validate action files before the upload, without a server.
@@ -52,7 +52,7 @@ def validate(
     )
     wrong = sum(finding.problem is not None for finding in findings)
     if wrong:
-        raise Incomplete(f"{wrong} of {len(findings)} action files cannot be used, see above")
+        raise Incomplete(f"{wrong} of {len(findings)} action files are invalid, see above")
 
 
 def _files(path: Path) -> list[Path]:
@@ -64,7 +64,7 @@ def _files(path: Path) -> list[Path]:
     except OSError as error:
         raise Misuse(f"cannot read {path}: {error.strerror}") from error
     if not files:
-        raise Misuse(f"there is no file in {path}")
+        raise Misuse(f"no files in {path}")
     return files
 
 
@@ -106,7 +106,7 @@ def run_actions(
     ref: RefArgument,
     *,
     event: Annotated[
-        str, typer.Option(metavar="EVENT", help="Whose hooks to run: pre-commit, post-merge, …")
+        str, typer.Option(metavar="EVENT", help="Event to simulate: pre-commit, post-merge, …")
     ] = "pre-commit",
 ) -> None:
     """Run the hooks for a simulated event on a ref, and show their output.
@@ -118,7 +118,7 @@ def run_actions(
     body = TrialCreation(ref=ref.ref, event=event)
     trial = session.client.actions.try_out(ref.repository, body)
     if not trial.run_id:
-        session.output.done(f"No action file of {ref} asks for hooks of {event}", trial)
+        session.output.done(f"No action file of {ref} has hooks for {event}", trial)
         return
     run = _watch(session, ref.repository, trial)
     if session.output.as_json:
@@ -175,7 +175,7 @@ def settings(
         bool | None,
         typer.Option(
             "--strict/--no-strict",
-            help="Whether hooks of a branch's head judge changes of it, too.",
+            help="Whether hooks of the branch's head also run for its changes",
         ),
     ] = None,
 ) -> None:
@@ -198,10 +198,10 @@ def list_runs(
     repository: RepositoryArgument,
     *,
     branch: Annotated[
-        str | None, typer.Option(metavar="BRANCH", help="Only runs of this branch.")
+        str | None, typer.Option(metavar="BRANCH", help="Only runs for this branch")
     ] = None,
     commit: Annotated[
-        str | None, typer.Option(metavar="COMMIT", help="Only runs of this commit.")
+        str | None, typer.Option(metavar="COMMIT", help="Only runs for this commit")
     ] = None,
     page: PageOptions,
 ) -> None:
@@ -226,7 +226,7 @@ def list_runs(
 def describe_run(
     session: Session,
     repository: RepositoryArgument,
-    run_id: Annotated[str, typer.Argument(metavar="RUN", help="The id of a run.")],
+    run_id: Annotated[str, typer.Argument(metavar="RUN", help="Id of the run")],
 ) -> None:
     """Show a run of hooks, with their output."""
     if session.output.as_json:

@@ -34,9 +34,9 @@ users.add_typer(users_policies, name="policies")
 users.add_typer(auth_aws_iam.app, name="aws-iam")
 
 groups = new_group("Manage groups of users.")
-groups_members = new_group("Manage who is in a group.")
+groups_members = new_group("Manage the members of a group.")
 groups_policies = new_group("Manage the policies of a group.")
-groups_acl = new_group("What a group may do, in one word.")
+groups_acl = new_group("Manage the permissions of a group by a keyword.")
 groups.add_typer(groups_members, name="members")
 groups.add_typer(groups_policies, name="policies")
 groups.add_typer(groups_acl, name="acl")
@@ -48,13 +48,13 @@ app.add_typer(users, name="users")
 app.add_typer(groups, name="groups")
 app.add_typer(policies, name="policies")
 
-UserOption = Annotated[str, typer.Option("--id", metavar="USER", help="The user's name.")]
-GroupOption = Annotated[str, typer.Option("--id", metavar="GROUP", help="The group's name.")]
-PolicyIdOption = Annotated[str, typer.Option("--id", metavar="POLICY", help="The policy's name.")]
-MemberOption = Annotated[str, typer.Option("--user", metavar="USER", help="The member's name.")]
-PolicyOption = Annotated[str, typer.Option("--policy", metavar="POLICY", help="The policy's name.")]
+UserOption = Annotated[str, typer.Option("--id", metavar="USER", help="Name of the user")]
+GroupOption = Annotated[str, typer.Option("--id", metavar="GROUP", help="Name of the group")]
+PolicyIdOption = Annotated[str, typer.Option("--id", metavar="POLICY", help="Name of the policy")]
+MemberOption = Annotated[str, typer.Option("--user", metavar="USER", help="Name of the member")]
+PolicyOption = Annotated[str, typer.Option("--policy", metavar="POLICY", help="Name of the policy")]
 OwnerOption = Annotated[
-    str | None, typer.Option("--id", metavar="USER", help="The user's name.  [default: you]")
+    str | None, typer.Option("--id", metavar="USER", help="Name of the user  [default: you]")
 ]
 
 _COLUMNS: Final[list[Column[User | Group | Policy]]] = [
@@ -120,7 +120,7 @@ def delete_credentials(
     session: Session,
     *,
     user: OwnerOption = None,
-    access_key_id: Annotated[str, typer.Option(metavar="KEY", help="The access key's id.")],
+    access_key_id: Annotated[str, typer.Option(metavar="KEY", help="Access key id")],
     yes: YesOption = False,
 ) -> None:
     """Delete an access key of a user."""
@@ -148,7 +148,7 @@ def list_policies_of_user(
     *,
     user: UserOption,
     effective: Annotated[
-        bool, typer.Option("--effective", help="Those of the user's groups, too.")
+        bool, typer.Option("--effective", help="Include policies of the user's groups")
     ] = False,
     page: PageOptions,
 ) -> None:
@@ -192,7 +192,7 @@ def create_group(
     session: Session,
     *,
     group: GroupOption,
-    description: Annotated[str | None, typer.Option(help="What it is for.")] = None,
+    description: Annotated[str | None, typer.Option(help="Purpose of the group")] = None,
 ) -> None:
     """Create a group.
 
@@ -273,7 +273,7 @@ def set_acl(
     *,
     group: GroupOption,
     permission: Annotated[
-        Literal["Read", "Write", "Super", "Admin"], typer.Option(help="What it may do.")
+        Literal["Read", "Write", "Super", "Admin"], typer.Option(help="Permission keyword")
     ],
 ) -> None:
     """Set the permission keyword of a group, for all repositories.
@@ -281,7 +281,7 @@ def set_acl(
     lakebed auth groups acl set --id analysts --permission Read
     """
     session.client.auth.set_acl(group, ACL(permission=permission))
-    session.output.done(f"The group {group} may {permission}")
+    session.output.done(f"The group {group} has the permission {permission}")
 
 
 # Policies
@@ -319,7 +319,7 @@ def create_policy(
     policy: PolicyIdOption,
     document: Annotated[
         Path,
-        typer.Option("--statement-document", metavar="FILE", help="Its statements, as JSON."),
+        typer.Option("--statement-document", metavar="FILE", help="File with statements, as JSON"),
     ],
 ) -> None:
     """Create a policy from a file.

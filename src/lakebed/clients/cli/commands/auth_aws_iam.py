@@ -14,11 +14,11 @@ from lakebed.clients.http.paging import list_some
 from lakebed.wire.auth import PrincipalQuery
 from lakebed.wire.base import PageQuery
 
-app = new_group("Manage the roles of AWS that stand for a user.")
+app = new_group("Manage the AWS roles that log in as a user.")
 
-UserOption = Annotated[str, typer.Option("--id", metavar="USER", help="The user's name.")]
+UserOption = Annotated[str, typer.Option("--id", metavar="USER", help="Name of the user")]
 PrincipalOption = Annotated[
-    str, typer.Option("--principal-id", metavar="ARN", help="The role, by its ARN.")
+    str, typer.Option("--principal-id", metavar="ARN", help="ARN of the role")
 ]
 
 

@@ -49,7 +49,7 @@ def start(session: Session, bad: RefArgument, good: RefArgument) -> None:
     query = LogCommitsQuery(first_parent=True, stop_at=good_id)
     commits = list(list_items(session.client.refs.log, repository, bad.ref, query))
     if len(commits) < 2 or commits[-1].id != good_id:  # noqa: PLR2004 (the good one and a bad)
-        raise CommandError(f"{good} is not an older commit of {bad}, by first parents")
+        raise CommandError(f"{good} is not a first-parent ancestor of {bad}")
     state = _Search(repository=repository, commits=commits[:-1])
     _save(state)
     _say(state)
@@ -104,7 +104,7 @@ def reset() -> None:
     """Discard the search."""
     _load()
     _file().unlink()
-    typer.echo("Forgot the search")
+    typer.echo("Discarded the search")
 
 
 def _file() -> Path:
@@ -115,9 +115,9 @@ def _load() -> _Search:
     try:
         return msgspec.json.decode(_file().read_bytes(), type=_Search)
     except FileNotFoundError:
-        raise CommandError("there is no search: begin with `lakebed bisect start`") from None
+        raise CommandError("no search in progress: run `lakebed bisect start`") from None
     except ValueError:
-        raise CommandError(f"{_file()} is damaged: remove it, and begin again") from None
+        raise CommandError(f"{_file()} is damaged: remove it, and start again") from None
 
 
 def _save(state: _Search) -> None:
@@ -147,8 +147,8 @@ def _say(state: _Search) -> None:
     if len(commits) == 1:
         typer.echo(f"The first bad commit is lakefs://{state.repository}/{_line(commits[0])}")
         return
-    typer.echo(f"{len(commits)} commits are left, about {len(commits).bit_length() - 1} steps")
-    typer.echo(f"Look at lakefs://{state.repository}/{_line(_current(state))}")
+    typer.echo(f"{len(commits)} commits left, about {len(commits).bit_length() - 1} steps")
+    typer.echo(f"Test lakefs://{state.repository}/{_line(_current(state))}")
 
 
 def _line(commit: Commit) -> str:
@@ -179,5 +179,5 @@ def _runs_well(command: list[str], commit: Commit) -> bool:
         raise CommandError(f"cannot run {command[0]}: {error.strerror}") from None
     code = ended.returncode
     if code in _CANNOT_RUN or code < 0:
-        raise CommandError(f"{command[0]} ended with {code}: that says nothing about the commit")
+        raise CommandError(f"{command[0]} ended with {code}: the commit is neither good nor bad")
     return code == 0

@@ -30,7 +30,7 @@ protect_app = new_group()
 _TRIES_MAX: Final = 5
 _CHANGED_MEANWHILE: Final = 412
 
-PatternArgument = Annotated[str, typer.Argument(metavar="PATTERN", help="For example 'stable-*'.")]
+PatternArgument = Annotated[str, typer.Argument(metavar="PATTERN", help="For example 'stable-*'")]
 
 
 @client_command(app, "create")
@@ -40,9 +40,7 @@ def create(
     *,
     source: Annotated[
         RefUri,
-        typer.Option(
-            "--source", "-s", parser=parse_ref, metavar="REF", help="The ref that it begins at."
-        ),
+        typer.Option("--source", "-s", parser=parse_ref, metavar="REF", help="Ref to start from"),
     ],
     skip_hooks: SkipHooksOption = False,
 ) -> None:
@@ -93,15 +91,15 @@ def reset(
     session: Session,
     branch: BranchArgument,
     *,
-    prefix: Annotated[str | None, typer.Option(help="Only changes below this prefix.")] = None,
+    prefix: Annotated[str | None, typer.Option(help="Only changes below this prefix")] = None,
     object_path: Annotated[
-        str | None, typer.Option("--object", help="Only the change of this object.")
+        str | None, typer.Option("--object", help="Only the change of this object")
     ] = None,
     yes: YesOption = False,
 ) -> None:
     """Discard the uncommitted changes of a branch."""
     if prefix is not None and object_path is not None:
-        raise Misuse("--prefix and --object exclude each other")
+        raise Misuse("--prefix and --object cannot be combined")
     if object_path is not None:
         what, body = f"of {object_path}", ResetCreation(type="object", path=object_path)
     elif prefix is not None:
@@ -113,8 +111,8 @@ def reset(
     [*first] = list_some(1, session.client.branches.diff, *at, query)
     # A path sorts before all paths that it is a prefix of.
     if not first or object_path not in (None, first[0].path):
-        raise CommandError(f"there are no uncommitted changes {what} on {branch}")
-    session.confirm(f"Throw away the uncommitted changes {what} on {branch}?", yes=yes)
+        raise CommandError(f"no uncommitted changes {what} on {branch}")
+    session.confirm(f"Discard the uncommitted changes {what} on {branch}?", yes=yes)
     session.client.branches.reset(*at, body)
     session.output.done(f"Reset the uncommitted changes {what} on {branch}")
 
@@ -123,16 +121,19 @@ def reset(
 def revert(
     session: Session,
     branch: BranchArgument,
-    refs: Annotated[
-        list[str], typer.Argument(metavar="REF", help="Commits to take back, in turn.")
-    ],
+    refs: Annotated[list[str], typer.Argument(metavar="REF", help="Commits to revert, in order")],
     *,
     parent: Annotated[
         int | None,
-        typer.Option("--parent-number", "-m", min=1, help="Of a merge: the parent to go back to."),
+        typer.Option(
+            "--parent-number",
+            "-m",
+            min=1,
+            help="For a merge commit, the parent number to revert to",
+        ),
     ] = None,
     allow_empty: Annotated[
-        bool, typer.Option("--allow-empty", help="Commit even if nothing changes.")
+        bool, typer.Option("--allow-empty", help="Commit even without changes")
     ] = False,
     skip_hooks: SkipHooksOption = False,
     yes: YesOption = False,
@@ -166,8 +167,8 @@ def _revert(session: Session, branch: RefUri, body: RevertCreation, query: SkipQ
     except Refused as error:
         if error.said.kind == "parent_number_missing":
             raise CommandError(
-                f"{body.ref} is a merge: pass -m 1 to go back to its first parent, or the"
-                " number of another one"
+                f"{body.ref} is a merge: pass -m 1 to revert to its first parent, or the number"
+                " of another parent"
             ) from None
         raise
     return session.client.branches.get(*at).commit_id
@@ -191,7 +192,7 @@ def delete(
     yes: YesOption = False,
 ) -> None:
     """Delete a branch and its uncommitted changes."""
-    session.confirm(f"Delete {branch} with its uncommitted changes?", yes=yes)
+    session.confirm(f"Delete {branch} and its uncommitted changes?", yes=yes)
     query = ForceSkipQuery(skip_hooks=skip_hooks)
     session.client.branches.delete(branch.repository, branch.ref, query)
     session.output.done(f"Deleted {branch}")
@@ -217,7 +218,7 @@ def protect(
     pattern: PatternArgument,
     *,
     strict: Annotated[
-        bool, typer.Option("--strict", help="Refuse reverts and cherry-picks too.")
+        bool, typer.Option("--strict", help="Also refuse reverts and cherry-picks")
     ] = False,
 ) -> None:
     """Protect the branches that match a pattern."""
@@ -271,4 +272,4 @@ def _change_rules(
                 raise
         else:
             return {"patterns": patterns}
-    raise AssertionError("the last try returns or raises")
+    raise AssertionError("the last attempt returns or raises")

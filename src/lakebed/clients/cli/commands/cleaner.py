@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _PASSES_AFTER_GRACE: Final = 4
 _PAUSE_SECONDS_MAX: Final = 60.0
 
-app = new_group("Remove what nothing names any more.")
+app = new_group("Delete stale internal records (not objects).")
 
 
 @app.command()
@@ -28,12 +28,12 @@ def run(
     *,
     config: ServerConfigOption = None,
     database: Annotated[
-        str | None, typer.Option(help="The database's URL.", show_default=False)
+        str | None, typer.Option(help="URL of the database", show_default=False)
     ] = None,
     wait: Annotated[
-        bool, typer.Option("--wait", help="Go on until nothing is left that has to wait.")
+        bool, typer.Option("--wait", help="Repeat until no records have to wait")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON")] = False,
 ) -> None:
     """Make a pass over the database, and print the counts.
 
@@ -92,17 +92,17 @@ def _report(counts: "CleanerCounts", until: datetime | None, *, as_json: bool) -
         typer.echo(json.dumps({**found, "waiting_until": shown}))
         return
     if not found.pop("ran"):
-        typer.echo("Another process is cleaning this database at the moment: a server, most")
-        typer.echo("likely, which does so every minute. Nothing is left to do by hand.")
+        typer.echo("Another process, probably a server, is cleaning this database; a server does")
+        typer.echo("so every minute. No action is needed.")
         return
     Output(as_json=False).table(
         [{"name": name.replace("_", " "), "count": count} for name, count in found.items()],
-        [("Found or done", lambda item: item["name"]), ("Count", lambda item: item["count"])],
+        [("Record", lambda item: item["name"]), ("Count", lambda item: item["count"])],
     )
     if until is not None:
         typer.echo(
-            f"{waiting(counts)} have to wait, until {until:%H:%M:%S} at least: for a server that"
-            " runs, or for this command with --wait."
+            f"{waiting(counts)} have to wait until at least {until:%H:%M:%S}, for a running server"
+            " or this command with --wait"
         )
     elif waiting(counts):
-        typer.echo(f"{waiting(counts)} were found since, and have to wait for another run.")
+        typer.echo(f"{waiting(counts)} were found meanwhile, and have to wait for another run")

@@ -31,13 +31,13 @@ def commit(
     session: Session,
     branch: BranchArgument,
     *,
-    message: Annotated[str, typer.Option("--message", "-m", help="What was done, and why.")],
+    message: Annotated[str, typer.Option("--message", "-m", help="Commit message")],
     meta: MetaOption = None,
     allow_empty: Annotated[
-        bool, typer.Option("--allow-empty", help="Commit even if nothing changed.")
+        bool, typer.Option("--allow-empty", help="Commit even without changes")
     ] = False,
     allow_empty_message: Annotated[
-        bool, typer.Option("--allow-empty-message", help="Commit even if the message says nothing.")
+        bool, typer.Option("--allow-empty-message", help="Commit even with an empty message")
     ] = False,
     skip_hooks: SkipHooksOption = False,
 ) -> None:
@@ -46,7 +46,9 @@ def commit(
     lakebed commit lakefs://my-repo/main -m "New data"
     """
     if not message.strip() and not allow_empty_message:
-        raise Misuse("the message is empty: say what was done, or give --allow-empty-message")
+        raise Misuse(
+            "the commit message is empty: describe the change, or pass --allow-empty-message"
+        )
     body = CommitCreation(message=message, metadata=key_values(meta), allow_empty=allow_empty)
     query = CommitQuery(skip_hooks=skip_hooks)
     made = session.client.commits.create(branch.repository, branch.ref, body, query)
@@ -75,7 +77,10 @@ def cherry_pick(
     parent: Annotated[
         int | None,
         typer.Option(
-            "--parent-number", "-m", min=1, help="Of a merge: the parent to compare it with."
+            "--parent-number",
+            "-m",
+            min=1,
+            help="For a merge commit, the parent number to diff against",
         ),
     ] = None,
     skip_hooks: SkipHooksOption = False,
@@ -100,5 +105,5 @@ def _commit_at(client: Client, uri: RefUri) -> Commit:
     query = LogCommitsQuery(amount=1, limit_only=True)
     page = client.refs.log(uri.repository, uri.ref, query)
     if not page.results:
-        raise CommandError(f"there is no commit at {uri}")
+        raise CommandError(f"no commit at {uri}")
     return page.results[0]

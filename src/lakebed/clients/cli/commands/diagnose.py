@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 def fsck(
     *,
-    uri: Annotated[str, typer.Argument(metavar="URI", help="A repository: lakefs://repository")],
+    uri: Annotated[str, typer.Argument(metavar="URI", help="Repository: lakefs://repository")],
     config: ServerConfigOption = None,
     database: DatabaseOption = None,
     as_json: JsonOption = False,
@@ -61,14 +61,14 @@ def diagnose(
     database: DatabaseOption = None,
     output: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="The zip file to make.", show_default="by the time"),
+        typer.Option(metavar="FILE", help="Zip file to write", show_default="named by time"),
     ] = None,
     log: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="A log of the server.", show_default="logging.file"),
+        typer.Option(metavar="FILE", help="Log file of the server", show_default="logging.file"),
     ] = None,
     deep: Annotated[
-        bool, typer.Option("--deep", help="Read every file of every commit, not only some.")
+        bool, typer.Option("--deep", help="Read every file of every commit, not only a sample")
     ] = False,
 ) -> None:
     """Collect facts about a server for a bug report, in a zip file of JSON documents.
@@ -82,7 +82,7 @@ def diagnose(
 
     file = output or Path(f"lakebed-diagnose-{datetime.now(UTC):%Y%m%dT%H%M%SZ}.zip")
     if file.exists():
-        raise Misuse(f"there is a file {file} already: use --output with another name")
+        raise Misuse(f"{file} already exists: pass --output with another name")
     request = BundleRequest(
         settings=lambda: settings_of(config, database),
         open_store=open_to_read,
@@ -94,7 +94,7 @@ def diagnose(
     bundle.write(file)
     for note in bundle.notes:
         typer.echo(printable(bundle.hider.text(note)))
-    typer.echo(f"Made {file}: look through it before you give it away.")
+    typer.echo(f"Wrote {file}: review it before sharing")
 
 
 def _print_report(report: "FsckReport") -> None:
@@ -105,8 +105,8 @@ def _print_report(report: "FsckReport") -> None:
         if damage.commits_touched > len(damage.commits):
             typer.echo(f"  and {damage.commits_touched - len(damage.commits):,} more commits")
     if report.unproved:
-        typer.echo(f"{report.unproved:,} commits of lakeFS have ids that cannot be proved.")
+        typer.echo(f"{report.unproved:,} commits of lakeFS have ids that cannot be verified")
     typer.echo(
         f"{report.commits:,} commits, {report.metaranges:,} metaranges, {report.ranges:,} ranges,"
-        f" {report.entries:,} entries read; {len(report.damages):,} damaged."
+        f" {report.entries:,} entries read; {len(report.damages):,} damaged"
     )

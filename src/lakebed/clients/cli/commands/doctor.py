@@ -69,7 +69,7 @@ def doctor(session: Session) -> None:
             ("Check", lambda item: item.check),
             ("", lambda item: "ok" if item.ok else "FAILED"),
             ("Found", lambda item: Whole(item.found)),
-            ("What to do", lambda item: Whole(item.advice)),
+            ("Fix", lambda item: Whole(item.advice)),
         ],
     )
     if not all(finding.ok for finding in findings):
@@ -88,7 +88,9 @@ def _settings(session: Session) -> DoctorFinding:
     try:
         client = session.client
     except ClientError as error:
-        return DoctorFinding("settings", ok=False, found=str(error), advice="set what is missing")
+        return DoctorFinding(
+            "settings", ok=False, found=str(error), advice="set the missing setting"
+        )
     return DoctorFinding("settings", ok=True, found=f"endpoint {client.endpoint}")
 
 
@@ -102,7 +104,7 @@ def _server(session: Session) -> DoctorFinding:
             found=str(error),
             advice="start the server (lakebed quickstart), or correct LAKEBED_ENDPOINT",
         )
-    return DoctorFinding("server", ok=True, found="it answers")
+    return DoctorFinding("server", ok=True, found="it responds")
 
 
 def _credentials(session: Session) -> DoctorFinding:
@@ -110,9 +112,9 @@ def _credentials(session: Session) -> DoctorFinding:
         user = session.client.auth.current_user().user.id
     except Refused as error:
         advice = (
-            "correct LAKEBED_ACCESS_KEY_ID and LAKEBED_SECRET_ACCESS_KEY, or make a new access key"
+            "correct LAKEBED_ACCESS_KEY_ID and LAKEBED_SECRET_ACCESS_KEY, or create a new key"
             if error.status == _UNAUTHORIZED
-            else "look into the log of the server"
+            else "check the log of the server"
         )
         return DoctorFinding("credentials", ok=False, found=str(error), advice=advice)
     except ClientError as error:
@@ -130,7 +132,7 @@ def _versions(session: Session) -> DoctorFinding:
         config = session.client.config.get()
     except ClientError as error:
         return DoctorFinding(
-            "versions", ok=False, found=str(error), advice="look into the server's log"
+            "versions", ok=False, found=str(error), advice="check the log of the server"
         )
     server = config.version_config.version or "unknown"
     return DoctorFinding("versions", ok=True, found=f"client {__version__}, server {server}")
@@ -146,6 +148,6 @@ def _clock(
         return DoctorFinding("clock", ok=True, found="the server does not send its time")
     found = f"{abs(skew):.0f} s {'ahead of' if skew > 0 else 'behind'} the server"
     if abs(skew) > _SKEW_SECONDS_MAX:
-        advice = "set this computer's clock: signed requests are refused when it is off"
+        advice = "set this computer's clock: signed requests with a wrong time are refused"
         return DoctorFinding("clock", ok=False, found=found, advice=advice)
     return DoctorFinding("clock", ok=True, found=found)

@@ -38,26 +38,26 @@ def run(
     repository: RepositoryArgument,
     *,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Delete nothing, and leave the state as it is.")
+        bool, typer.Option("--dry-run", help="Delete nothing, and keep the state")
     ] = False,
     clean: Annotated[
-        bool, typer.Option("--clean", help="Read and list everything, whatever is known.")
+        bool, typer.Option("--clean", help="Full scan; ignore incremental state")
     ] = False,
     assume_quiet: Annotated[
         bool,
         typer.Option(
-            "--assume-quiet", help="Nobody writes to the repository: find and delete at once."
+            "--no-concurrent-writers", help="Unsafe with writers: find and delete in one run"
         ),
     ] = False,
     min_age: Annotated[
         float | None,
-        typer.Option(metavar="SECONDS", help="Keep younger objects.", show_default="the server's"),
+        typer.Option(metavar="SECONDS", help="Keep younger objects", show_default="the server's"),
     ] = None,
     max_share: Annotated[
-        float, typer.Option(help="Stop if a larger share of all objects would be deleted.")
+        float, typer.Option(help="Abort if a larger share of all objects would be deleted")
     ] = 0.5,
     master: Annotated[
-        str | None, typer.Option(metavar="URL", help="The Spark to run on.", show_default="local")
+        str | None, typer.Option(metavar="URL", help="Spark master", show_default="local")
     ] = None,
     local_root: LocalRootOption = None,
 ) -> None:
@@ -175,7 +175,7 @@ def runs(session: Session, repository: RepositoryArgument) -> None:
 def show(
     session: Session,
     repository: RepositoryArgument,
-    run_id: Annotated[str, typer.Argument(help="A run, as `lakebed gc runs` lists it.")],
+    run_id: Annotated[str, typer.Argument(help="Id of a run, see `lakebed gc runs`")],
     *,
     local_root: LocalRootOption = None,
 ) -> None:
@@ -186,7 +186,7 @@ def show(
     with _opened(session, repository.repository, local_root) as (_, storage):
         summary = read_summary(storage, GCRunID(run_id))
         if summary is None:
-            raise Misuse(f"{repository} has no finished run {run_id}; see `lakebed gc runs`")
+            raise Misuse(f"{repository} has no finished run {run_id}: see `lakebed gc runs`")
         branches = counts_by_branch(storage, summary)
     if session.output.as_json:
         session.output.record({**summary, "branches": branches})
@@ -205,7 +205,7 @@ def show(
 
 @client_command(app, "uploads")
 def uploads(session: Session, repository: RepositoryArgument) -> None:
-    """List unfinished uploads, which `gc run --assume-quiet` waits for."""
+    """List unfinished uploads, which `gc run --no-concurrent-writers` waits for."""
     session.output.table(
         _unfinished(session, repository),
         [
@@ -224,20 +224,18 @@ def end_uploads(
     repository: RepositoryArgument,
     ids: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[UPLOAD]...", help="As `lakebed gc uploads` lists them."),
+        typer.Argument(metavar="[UPLOAD]...", help="Ids of uploads, see `lakebed gc uploads`"),
     ] = None,
     *,
-    everything: Annotated[
-        bool, typer.Option("--all", help="All that `lakebed gc uploads` lists.")
-    ] = False,
+    everything: Annotated[bool, typer.Option("--all", help="All unfinished uploads")] = False,
     yes: YesOption = False,
 ) -> None:
-    """Abort unfinished uploads; their bytes become garbage.
+    """End unfinished uploads; their bytes become garbage.
 
     lakebed gc end-uploads lakefs://my-repo --all
     """
     if everything == bool(ids):
-        raise Misuse("name the uploads to end, or pass --all")
+        raise Misuse("pass the uploads to end, or --all")
     chosen = ids or [item.id for item in _unfinished(session, repository)]
     session.confirm(f"End {len(chosen)} unfinished upload(s) of {repository}?", yes=yes)
     ended = [each for each in chosen if _end(session, repository, each, may_be_over=everything)]
@@ -247,7 +245,7 @@ def end_uploads(
 
 
 def _end(session: Session, repository: RepositoryUri, upload_id: str, *, may_be_over: bool) -> bool:
-    """Abort an upload; return False if it is already over and `may_be_over`."""
+    """End an upload; return False if it is already over and `may_be_over`."""
     try:
         session.client.garbage.end_unfinished(repository.repository, upload_id)
     except Refused as error:
@@ -300,10 +298,10 @@ def _shown(summary: dict[str, Any]) -> dict[str, Any]:
 _BRANCH_COLUMNS: Final[list[Column[dict[str, Any]]]] = [
     ("Branch", lambda item: item["branch"]),
     ("Expired commits", lambda item: item["expired"]),
-    ("Marked commits", lambda item: item["marked"]),
-    ("Freed by that", lambda item: Size(item["freed"])),
-    ("Waiting", lambda item: Size(item["waiting"])),
-    ("Due", lambda item: Size(item["due"])),
+    ("Newly marked commits", lambda item: item["marked"]),
+    ("Freed by expiry", lambda item: Size(item["freed"])),
+    ("Pending confirmation", lambda item: Size(item["waiting"])),
+    ("Pending deletion", lambda item: Size(item["due"])),
 ]
 
 
@@ -332,10 +330,10 @@ def _by_branch(
 def _of_commits(figures: dict[str, Any]) -> str:
     """Describe the expiry of old commits."""
     if not figures.get("ran"):
-        return "not looked at: another process does that just now"
+        return "skipped: another process is expiring commits"
     branches = ", ".join(f"{name or '(no branch)'} {n}" for name, n in figures["by_branch"].items())
     return (
-        f"{figures['commits']} looked at, {figures['marked']} newly marked,"
+        f"{figures['commits']} scanned, {figures['marked']} newly marked,"
         f" {figures['waiting']} marked before, {figures['rescued']} in use again,"
         f" {figures['expired']} expired" + (f" ({branches})" if branches else "")
     )

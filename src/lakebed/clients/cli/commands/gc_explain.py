@@ -17,8 +17,8 @@ def explain(
     what: Annotated[
         str,
         typer.Argument(
-            help="An object (lakefs://my-repo/main/a.csv), a commit (lakefs://my-repo/v1), or an"
-            " address in the storage."
+            help="Object (lakefs://my-repo/main/a.csv), commit (lakefs://my-repo/v1), or address"
+            " in the storage"
         ),
     ],
 ) -> None:
@@ -35,8 +35,8 @@ def explain(
     if session.output.as_json:
         session.output.record(found)
         return
-    words = {"kept": "is kept", "going": "is not kept", "gone": "is gone"}
-    session.output.done(f"{found.subject} {words[found.verdict]}.")
+    words = {"kept": "is retained", "going": "is not retained", "gone": "is deleted"}
+    session.output.done(f"{found.subject} {words[found.verdict]}:")
     for reason in found.reasons:
         print(f"- {printable(reason)}")
 
@@ -48,5 +48,5 @@ def _whose(session: Session, address: str) -> str:
             return repository.id
     raise Misuse(
         f"{address!r} is neither the URI of an object or commit, such as lakefs://my-repo/main/a,"
-        " nor an address in the storage namespace of a repository that you may see"
+        " nor an address in the storage namespace of a repository that you can list"
     )

@@ -12,7 +12,7 @@ from lakebed.clients.cli.session import Session, client_command
 from lakebed.clients.cli.uris import RepositoryArgument, RepositoryUri
 from lakebed.wire.garbage import GarbageCollectionRule, GarbageCollectionRules
 
-app = new_group("For how long the data of old commits is kept.")
+app = new_group("Manage retention rules for the data of old commits.")
 
 
 @client_command(app, "get")
@@ -39,10 +39,10 @@ def set_rules(
     session: Session,
     repository: RepositoryArgument,
     *,
-    days: Annotated[int, typer.Option(help="For branches without a rule of their own.")],
+    days: Annotated[int, typer.Option(help="Retention of branches without a rule, in days")],
     branch: Annotated[
         list[str] | None,
-        typer.Option(metavar="PATTERN=DAYS", help="For the branches of a pattern; repeatable."),
+        typer.Option(metavar="PATTERN=DAYS", help="Retention by branch pattern (repeatable)"),
     ] = None,
     yes: YesOption = False,
 ) -> None:
@@ -74,7 +74,7 @@ def get_config(
     session: Session,
     repository: RepositoryArgument,
     *,
-    plain: Annotated[bool, typer.Option("-p", help="Print JSON, as --json.")] = False,
+    plain: Annotated[bool, typer.Option("-p", help="Print JSON, like --json")] = False,
 ) -> None:
     """Show the rules of a repository, like `gc rules get`."""
     session.output.as_json |= plain
@@ -88,7 +88,7 @@ def set_config(
     file: Annotated[
         Path,
         typer.Option(
-            "--filename", "-f", metavar="FILE", help="The rules, as JSON; - is the input."
+            "--filename", "-f", metavar="FILE", help="File with rules, as JSON; - is stdin"
         ),
     ],
     yes: YesOption = False,
@@ -98,7 +98,7 @@ def set_config(
     The file contains {"default_retention_days": 30, "branches": [{"branch_id": "main",
     "retention_days": 90}]}.
     """
-    rules = read_json(file, GarbageCollectionRules, "what `gc get-config -p` prints")
+    rules = read_json(file, GarbageCollectionRules, "the output of `gc get-config -p`")
     _replace(session, repository, rules, yes=yes)
 
 
@@ -106,7 +106,7 @@ def _replace(
     session: Session, repository: RepositoryUri, rules: GarbageCollectionRules, *, yes: bool
 ) -> None:
     session.confirm(
-        f"Data of {repository} that only older commits have will be deleted. Set the rules?",
+        f"Data of {repository} referenced only by expired commits will be deleted. Set the rules?",
         yes=yes,
     )
     session.client.garbage.set_rules(repository.repository, rules)
@@ -116,5 +116,5 @@ def _replace(
 def _branch_rule(text: str) -> GarbageCollectionRule:
     pattern, _, days = text.rpartition("=")
     if not pattern or not days.isdecimal():
-        raise Misuse(f"'{text}' is not a rule: write a pattern and days, such as main=90")
+        raise Misuse(f"'{text}' is not a rule: pass a pattern and days, such as main=90")
     return GarbageCollectionRule(branch_id=pattern, retention_days=int(days))

@@ -33,41 +33,37 @@ def log(
     session: Session,
     ref: RefArgument,
     *,
-    amount: Annotated[int | None, typer.Option(min=1, help="At most so many commits.")] = None,
+    amount: Annotated[int | None, typer.Option(min=1, help="Maximum number of commits")] = None,
     limit: Annotated[
-        bool, typer.Option("--limit", help="With --amount: do not look whether more follow.")
+        bool, typer.Option("--limit", help="With --amount: do not check for further commits")
     ] = False,
-    after: Annotated[
-        str, typer.Option(metavar="COMMIT", help="Only commits behind this one in the list.")
-    ] = "",
-    stop_at: Annotated[
-        str | None, typer.Option(metavar="REF", help="The last commit to show.")
-    ] = None,
+    after: Annotated[str, typer.Option(metavar="COMMIT", help="Start after this commit")] = "",
+    stop_at: Annotated[str | None, typer.Option(metavar="REF", help="Last commit to show")] = None,
     since: Annotated[
         str | None,
-        typer.Option(metavar="TIME", help="Only later ones: 2026-01-31 or 2026-01-31T12:00:00Z"),
+        typer.Option(metavar="TIME", help="Only later commits: 2026-01-31 or 2026-01-31T12:00:00Z"),
     ] = None,
     first_parent: Annotated[
-        bool, typer.Option("--first-parent", help="Of merges, follow the first parent only.")
+        bool, typer.Option("--first-parent", help="Follow only the first parents of merges")
     ] = False,
-    no_merges: Annotated[bool, typer.Option("--no-merges", help="Leave merges out.")] = False,
+    no_merges: Annotated[bool, typer.Option("--no-merges", help="Omit merges")] = False,
     objects: Annotated[
-        list[str] | None, typer.Option(metavar="PATH", help="Only commits that changed this.")
+        list[str] | None, typer.Option(metavar="PATH", help="Only commits that changed this path")
     ] = None,
     prefixes: Annotated[
         list[str] | None,
-        typer.Option(metavar="PREFIX", help="Only commits that changed something below this."),
+        typer.Option(metavar="PREFIX", help="Only commits with changes below this prefix"),
     ] = None,
-    oneline: Annotated[bool, typer.Option("--oneline", help="A line for each commit.")] = False,
-    graph: Annotated[bool, typer.Option("--graph", help="Draw how they follow.")] = False,
-    dot: Annotated[bool, typer.Option("--dot", help="Print a graph for Graphviz.")] = False,
+    oneline: Annotated[bool, typer.Option("--oneline", help="One line for each commit")] = False,
+    graph: Annotated[bool, typer.Option("--graph", help="Draw the history as a graph")] = False,
+    dot: Annotated[bool, typer.Option("--dot", help="Print a graph for Graphviz")] = False,
 ) -> None:
     """Show the history of a ref, newest commit first.
 
     lakebed log lakefs://my-repo/main
     """
     if graph and (no_merges or objects or prefixes):
-        raise Misuse("--graph needs all commits: leave --no-merges, --objects and --prefixes out")
+        raise Misuse("--graph needs all commits: omit --no-merges, --objects and --prefixes")
     if limit and amount is None:
         raise Misuse("--limit needs --amount")
     first_time = _parse_time(since)
@@ -112,7 +108,7 @@ def _parse_time(text: str | None) -> datetime | None:
     try:
         return datetime.fromisoformat(text).astimezone()
     except (ValueError, OverflowError):
-        raise Misuse(f"{text!r} is not a time, expected for example 2026-01-31T12:00:00Z") from None
+        raise Misuse(f"{text!r} is not a time: expected for example 2026-01-31T12:00:00Z") from None
 
 
 def _first_line(message: str) -> str:
@@ -131,7 +127,7 @@ def commit_text(commit: Commit) -> str:
         f"Date:      {moment(commit.creation_date)}",
     ]
     if commit.refused:
-        lines.append(f"Refused:   by {printable(commit.refused)}; it is on no branch")
+        lines.append(f"Refused:   by {printable(commit.refused)}; not on any branch")
     if len(commit.parents) > 1:
         lines.append(f"Merge:     {' '.join(printable(parent) for parent in commit.parents)}")
     lines += ["", *(f"    {printable(line)}" for line in commit.message.splitlines())]
@@ -146,10 +142,10 @@ def annotate(
     path: PathArgument,
     *,
     recursive: Annotated[
-        bool, typer.Option("--recursive", "-r", help="What is in the folders, too.")
+        bool, typer.Option("--recursive", "-r", help="Include objects in folders")
     ] = False,
     first_parent: Annotated[
-        bool, typer.Option("--first-parent", help="Of merges, follow the first parent only.")
+        bool, typer.Option("--first-parent", help="Follow only the first parents of merges")
     ] = False,
 ) -> None:
     """List objects and folders with the last commit that changed each.

@@ -78,7 +78,7 @@ def import_(
     source: Annotated[
         str,
         typer.Option(
-            "--from", metavar="URL", help="A folder in the storage; with --object, one object."
+            "--from", metavar="URL", help="Folder in the storage; with --object, one object"
         ),
     ],
     destination: Annotated[
@@ -87,28 +87,26 @@ def import_(
             "--to",
             parser=parse_path,
             metavar="lakefs://REPOSITORY/BRANCH[/PATH]",
-            help="Where the objects appear. All that is there now is replaced.",
+            help="Destination; existing objects below are replaced",
         ),
     ],
     message: Annotated[
-        str, typer.Option("--message", "-m", help="The message of the commit.")
+        str, typer.Option("--message", "-m", help="Commit message")
     ] = "Import objects",
     meta: MetaOption = None,
     one_object: Annotated[
-        bool, typer.Option("--object", help="Import one object, and replace one path.")
+        bool, typer.Option("--object", help="Import one object, and replace one path")
     ] = False,
     strict: Annotated[
         bool,
-        typer.Option("--strict", help="Fail where objects or files would be skipped."),
+        typer.Option("--strict", help="Fail instead of skipping objects or files"),
     ] = False,
     spark: Annotated[
-        bool, typer.Option("--spark", help="List and write on Spark: for very large lakes.")
+        bool, typer.Option("--spark", help="Run on Spark, for very large lakes")
     ] = False,
     master: Annotated[
         str | None,
-        typer.Option(
-            metavar="URL", help="The Spark to run on, with --spark.", show_default="local"
-        ),
+        typer.Option(metavar="URL", help="With --spark: the Spark master", show_default="local"),
     ] = None,
     local_root: LocalRootOption = None,
     no_progress: NoProgressOption = False,
@@ -118,7 +116,7 @@ def import_(
     lakebed import --from s3://bucket/lake/ --to lakefs://my-repo/main/lake/
     """
     if one_object and not destination.path:
-        raise Misuse("--object needs a path in --to: which object is it to be?")
+        raise Misuse("--object needs a path in --to: add the path of the object")
     body = ImportCreation(
         paths=[
             ImportLocation(
@@ -139,7 +137,7 @@ def import_(
         errors = _start_job(session, destination, started, master, local_root, strict=strict)
         running: _Import = _SparkImport(session.client, destination, started.id, errors)
     elif master or local_root:
-        raise Misuse("--master and --local-root are for --spark")
+        raise Misuse("--master and --local-root need --spark")
     else:
         started = start(destination.repository, destination.ref, body)
         running = _Import(session.client, destination, started.id)
@@ -200,12 +198,12 @@ def _finish(session: Session, running: _Import, source: str, *, no_progress: boo
             warn(f"{each.kind}: {each.count}, such as {each.example}")
         for address in status.skipped[:_SKIPPED_SHOWN]:
             warn(f"skipped: {address!r}")
-    assert status.commit is not None, "it has completed"
+    assert status.commit is not None, "completed"
     commit, count = status.commit, status.ingested_objects
     done = (
-        f"Nothing changed: commit {commit.id} has the {count} object(s) from {source} already"
+        f"Nothing changed: commit {commit.id} already has the {count} object(s) from {source}"
         if status.unchanged
-        else f"Imported {count} object(s) from {source} by commit {commit.id}"
+        else f"Imported {count} object(s) from {source} in commit {commit.id}"
     )
     session.output.done(
         done,
@@ -256,14 +254,14 @@ class _Interrupts:
 def _ask(running: _Import) -> None:
     """Ask after Ctrl-C whether to cancel an import; a second Ctrl-C leaves it running."""
     on_spark = isinstance(running, _SparkImport)
-    goes_on = "ends with its Spark job" if on_spark else "goes on in the server"
+    goes_on = "ends with its Spark job" if on_spark else "continues on the server"
     hint = f"import {running.id} {goes_on}"
     if not sys.stdin.isatty():
         warn(hint)
         raise KeyboardInterrupt
     try:
         cancels = typer.confirm("Cancel the import?", err=True)
-        leaves = not cancels and not typer.confirm("Go on waiting for it?", default=True, err=True)
+        leaves = not cancels and not typer.confirm("Keep waiting for it?", default=True, err=True)
     except (typer.Abort, KeyboardInterrupt):
         cancels, leaves = False, True
     if leaves:

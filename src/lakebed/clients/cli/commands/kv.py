@@ -19,12 +19,12 @@ if TYPE_CHECKING:
     from lakebed.kv.copying import CopySide
     from lakebed.server.settings import ServerSettings
 
-app = new_group("Look into a database, or copy it into another one.")
+app = new_group("Inspect a database, or copy it to another one.")
 
 _PERMISSIONS_OF_OTHERS = 0o077
 
-DatabaseOption = Annotated[str | None, typer.Option(help="The database's URL.", show_default=False)]
-UrlArgument = Annotated[str, typer.Argument(metavar="URL", help="A database, as in database.url.")]
+DatabaseOption = Annotated[str | None, typer.Option(help="URL of the database", show_default=False)]
+UrlArgument = Annotated[str, typer.Argument(metavar="URL", help="URL, as in database.url")]
 
 
 @app.command()
@@ -33,13 +33,16 @@ def inspect(
     config: ServerConfigOption = None,
     database: DatabaseOption = None,
     partition: Annotated[
-        str | None, typer.Option(help="Only this partition.", show_default=False)
+        str | None, typer.Option(help="Only this partition", show_default=False)
     ] = None,
-    prefix: Annotated[str, typer.Option(help="Only keys that begin so.", show_default=False)] = "",
+    prefix: Annotated[
+        str, typer.Option(help="Only keys with this prefix", show_default=False)
+    ] = "",
     kind: Annotated[
-        str | None, typer.Option(help="Only records of this kind, as Branch.", show_default=False)
+        str | None,
+        typer.Option(help="Only records of this kind, such as Branch", show_default=False),
     ] = None,
-    limit: Annotated[int | None, typer.Option(min=0, help="At most so many records.")] = None,
+    limit: Annotated[int | None, typer.Option(min=0, help="Maximum number of records")] = None,
 ) -> None:
     """Print the records of a database as JSON lines, read-only, with secrets masked.
 
@@ -58,8 +61,8 @@ def inspect(
 @app.command()
 def copy(
     *,
-    source: Annotated[str, typer.Argument(metavar="FROM", help="The URL of what is copied.")],
-    target: Annotated[str, typer.Argument(metavar="TO", help="The URL of an empty database.")],
+    source: Annotated[str, typer.Argument(metavar="FROM", help="URL of the source")],
+    target: Annotated[str, typer.Argument(metavar="TO", help="URL of an empty database")],
 ) -> None:
     """Copy a whole database into an empty one: users, refs, uncommitted changes, settings.
 
@@ -82,10 +85,10 @@ def copy(
             counts = StoreCopy(before, after, runtime, halt.SETTLE_SECONDS, say=_say).run()
     _say("\n")
     typer.echo(
-        f"Copied: {counts.records:,} records in {counts.partitions:,} partitions, of which"
-        f" {counts.written:,} were written by this run. Content hash {counts.content_hash}."
+        f"Copied: {counts.records:,} records in {counts.partitions:,} partitions,"
+        f" {counts.written:,} of them by this run. Content hash {counts.content_hash}."
     )
-    typer.echo(f"Now set database.url to {after.name} and restart the servers.")
+    typer.echo(f"Now set database.url to {after.name} and restart the servers")
 
 
 @app.command()
@@ -94,11 +97,11 @@ def release(*, url: UrlArgument, yes: YesOption = False) -> None:
     from lakebed.base.runtime import ThreadRuntime
     from lakebed.kv.copying import release as remove_mark  # slow to import
 
-    confirm("If the copy is in use, changes will part between the two. Go on?", yes=yes)
+    confirm("If the copy is in use, the two databases will diverge. Continue?", yes=yes)
     side = _open_existing(url, ThreadRuntime())
     with side.store:
         mark = remove_mark(side)
-    typer.echo(f"{side.name} can be used again; its copy to {mark.other} is none any more.")
+    typer.echo(f"{side.name} can be used again; {mark.other} is no longer its copy")
 
 
 def settings_of(config: Path | None, database: str | None) -> "ServerSettings":
@@ -128,7 +131,7 @@ def check_exists(url: str) -> None:
 
     path = embedded_path(url)
     if path is not None and not path.exists():
-        raise Misuse(f"there is no file {path}")
+        raise Misuse(f"database file {path} does not exist")
 
 
 def _open(url: str, runtime: "Runtime") -> "CopySide":

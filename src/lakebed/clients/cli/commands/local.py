@@ -36,7 +36,7 @@ from lakebed.clients.working_copy.place import RemotePath, find_below, find_root
 app = new_group()
 
 DirectoryArgument = Annotated[
-    Path, typer.Argument(metavar="[DIRECTORY]", help="The folder; else the current one.")
+    Path, typer.Argument(metavar="[DIRECTORY]", help="Directory (default: the current one)")
 ]
 
 
@@ -63,9 +63,7 @@ def init(
     path: PathArgument,
     directory: DirectoryArgument = Path(),
     *,
-    force: Annotated[
-        bool, typer.Option("--force", help="Also if it is a working copy already.")
-    ] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace an existing link")] = False,
 ) -> None:
     """Link an existing directory to a repository path; transfers nothing.
 
@@ -74,8 +72,8 @@ def init(
     with _tools(session, "", 1) as tools:
         place = make_place(directory, _source(path), tools, force=force)
     session.output.done(
-        f"{directory} is a working copy of {place.source} now, at commit {place.at_head}:"
-        " what is not in it counts as removed",
+        f"Linked {directory} to {place.source} at commit {place.at_head}; objects without a"
+        " local file count as removed",
         {"src": str(place.source), "at_head": place.at_head},
     )
 
@@ -85,9 +83,7 @@ def status(
     session: Session,
     directory: DirectoryArgument = Path(),
     *,
-    local: Annotated[
-        bool, typer.Option("--local", "-l", help="Only what was changed in the folder.")
-    ] = False,
+    local: Annotated[bool, typer.Option("--local", "-l", help="Only local changes")] = False,
 ) -> None:
     """Show local and remote changes since the last clone, pull or checkout.
 
@@ -100,7 +96,7 @@ def status(
         ]
         place = copy.place
     if place.active_operation:
-        warn(f"the last `local {place.active_operation}` was interrupted: run it again")
+        warn(f"The last `local {place.active_operation}` was interrupted: run it again")
     session.output.table(
         changes,
         [
@@ -116,9 +112,7 @@ def pull(
     session: Session,
     directory: DirectoryArgument = Path(),
     *,
-    force: Annotated[
-        bool, typer.Option("--force", help="Throw away what was changed in the folder.")
-    ] = False,
+    force: Annotated[bool, typer.Option("--force", help="Discard local changes")] = False,
     parallelism: ParallelismOption = 10,
 ) -> None:
     """Apply remote changes, and keep local ones.
@@ -137,10 +131,10 @@ def checkout(
     *,
     ref: Annotated[
         str | None,
-        typer.Option("--ref", "-r", metavar="REF", help="A branch, a tag or a commit."),
+        typer.Option("--ref", "-r", metavar="REF", help="Branch, tag or commit"),
     ] = None,
     every: Annotated[
-        bool, typer.Option("--all", help="All working copies below the folder.")
+        bool, typer.Option("--all", help="All working copies below the directory")
     ] = False,
     yes: YesOption = False,
     parallelism: ParallelismOption = 10,
@@ -150,11 +144,11 @@ def checkout(
     lakebed local checkout data --ref lakefs://my-repo/v1
     """
     if every and ref:
-        raise Misuse("--all and --ref exclude each other: leave one of them out")
+        raise Misuse("--all and --ref cannot be combined")
     for root in find_below(directory) if every else [directory]:
         with _opened(session, root, "Checking out", parallelism) as copy:
             if not yes and copy.has_local_changes():
-                session.confirm(f"Throw away what was changed in {root}?", yes=yes)
+                session.confirm(f"Discard local changes in {root}?", yes=yes)
             summary = copy.checkout(_ref_in(copy, ref))
         _say(session, f"Checked out {summary.commit_id} in {root}", summary)
 
@@ -164,9 +158,7 @@ def commit(
     session: Session,
     directory: DirectoryArgument = Path(),
     *,
-    message: Annotated[
-        str, typer.Option("--message", "-m", metavar="TEXT", help="What you changed.")
-    ],
+    message: Annotated[str, typer.Option("--message", "-m", metavar="TEXT", help="Commit message")],
     meta: MetaOption = None,
     parallelism: ParallelismOption = 10,
 ) -> None:
@@ -175,12 +167,12 @@ def commit(
     lakebed local commit data -m "New lakes"
     """
     if not message.strip():
-        raise Misuse('the message is empty: say what was changed, as in -m "New lakes"')
+        raise Misuse('the commit message is empty: describe the change, as in -m "New lakes"')
     with _opened(session, directory, "Committing", parallelism) as copy:
         done = copy.commit(message, key_values(meta))
         source = copy.place.source
     if done is None:
-        session.output.done(f"Nothing to commit: {directory} is as {source} is")
+        session.output.done(f"Nothing to commit: {directory} has the same content as {source}")
         return
     session.output.done(
         f"Committed {done.commit_id} to {source}: {done.sent} uploaded, {done.removed} removed"
@@ -194,8 +186,8 @@ def commit(
     )
     if done.not_pulled:
         raise CommandError(
-            "committed, but others committed changes of files meanwhile that you have changed"
-            f" again since: {', '.join(done.not_pulled[:10])}"
+            "committed, but these files were changed both locally and on the server meanwhile:"
+            f" {', '.join(done.not_pulled[:10])}"
         )
 
 
@@ -278,10 +270,7 @@ class _Transfers:
             yield
         except KeyboardInterrupt:
             if self._count:
-                warn(
-                    f"{self._count} file(s) were transferred before the end; the same command goes"
-                    " on from there"
-                )
+                warn(f"Interrupted; {self._count} file(s) were transferred. Run again to resume.")
             raise
 
 
@@ -299,7 +288,7 @@ def _ref_in(copy: WorkingCopy, ref: str | None) -> str | None:
         return ref
     uri = parse_ref(ref)
     if uri.repository != copy.place.source.repository:
-        raise Misuse(f"{ref} is in another repository than {copy.place.source}")
+        raise Misuse(f"{ref} is not in the repository of {copy.place.source}")
     return uri.ref
 
 
@@ -317,4 +306,4 @@ def _say(session: Session, done: str, summary: SyncSummary) -> None:
 
 
 def _there_already(count: int) -> str:
-    return f"; {count} were there already" if count else ""
+    return f"; {count} already up to date" if count else ""

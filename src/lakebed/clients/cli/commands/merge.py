@@ -40,17 +40,17 @@ def diff(
     ref: RefArgument,
     other: Annotated[
         RefUri | None,
-        typer.Argument(parser=parse_ref, metavar="[REF]", help="What to compare it with."),
+        typer.Argument(parser=parse_ref, metavar="[REF]", help="Ref to compare with"),
     ] = None,
     *,
     two_way: Annotated[
-        bool, typer.Option("--two-way", help="Compare the two refs as they are now.")
+        bool, typer.Option("--two-way", help="Compare the two refs directly")
     ] = False,
     prefix: Annotated[
-        str | None, typer.Option(metavar="TEXT", help="Only paths that begin so.")
+        str | None, typer.Option(metavar="TEXT", help="Only paths with this prefix")
     ] = None,
     stat: Annotated[
-        bool, typer.Option("--stat", help="How many objects changed, and their size now.")
+        bool, typer.Option("--stat", help="Show the number and current size of changed objects")
     ] = False,
 ) -> None:
     """Show the uncommitted changes of a branch, or the changes of [REF] since the merge base.
@@ -63,7 +63,7 @@ def diff(
             session.client, repository, ref.ref, other.ref, two_way=two_way, prefix=prefix
         )
     elif two_way:
-        raise Misuse("--two-way compares two refs, and one was given")
+        raise Misuse("--two-way needs two refs")
     else:
         found = _uncommitted(session.client, ref, prefix=prefix)
     if stat:
@@ -104,21 +104,21 @@ def merge(
     destination: BranchArgument,
     *,
     message: Annotated[
-        str | None, typer.Option("--message", "-m", help="The message of the merge commit.")
+        str | None, typer.Option("--message", "-m", help="Message of the merge commit")
     ] = None,
     meta: MetaOption = None,
     strategy: Annotated[
         Literal["source-wins", "dest-wins"] | None,
-        typer.Option(help="Who is right where both sides changed an object."),
+        typer.Option(help="Side that wins conflicts"),
     ] = None,
     squash: Annotated[
-        bool, typer.Option("--squash", help="Do not name the source as a parent.")
+        bool, typer.Option("--squash", help="Create a commit without the source as a parent")
     ] = False,
     allow_empty: Annotated[
-        bool, typer.Option("--allow-empty", help="Commit even if nothing changes.")
+        bool, typer.Option("--allow-empty", help="Commit even without changes")
     ] = False,
     force: Annotated[
-        bool, typer.Option("--force", help="Even if the repository is read-only.")
+        bool, typer.Option("--force", help="Merge even if the repository is read-only")
     ] = False,
     skip_hooks: SkipHooksOption = False,
 ) -> None:
@@ -173,8 +173,8 @@ def _explain_conflict(session: Session, source: RefUri, destination: RefUri) -> 
         warn(f"conflict: {change.path}")
     more = " or more" if len(found) == _CONFLICTS_SHOWN_MAX else ""
     raise CommandError(
-        f"{source} and {destination} both changed {len(found)}{more} object(s), nothing was"
-        " merged: pass --strategy source-wins or dest-wins, or make them equal first"
+        f"{source} and {destination} both changed {len(found)}{more} object(s), nothing was merged:"
+        " pass --strategy source-wins or dest-wins, or resolve the conflicts first"
     )
 
 
@@ -182,9 +182,7 @@ def _explain_conflict(session: Session, source: RefUri, destination: RefUri) -> 
 def merge_base(
     session: Session,
     ref: RefArgument,
-    other: Annotated[
-        RefUri, typer.Argument(parser=parse_ref, metavar="REF", help="The other side.")
-    ],
+    other: Annotated[RefUri, typer.Argument(parser=parse_ref, metavar="REF", help="The other ref")],
 ) -> None:
     """Find the merge base of two refs.
 

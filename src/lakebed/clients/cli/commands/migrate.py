@@ -27,26 +27,26 @@ if TYPE_CHECKING:
 
 _OURS = "LAKEBED_"
 
-app = new_group("Move repositories in from lakeFS, without copying an object.")
+app = new_group("Migrate repositories from lakeFS, without copying objects.")
 
 UriArgument = Annotated[
-    str, typer.Argument(metavar="URI", help="The repository in lakeFS: lakefs://repository")
+    str, typer.Argument(metavar="URI", help="Repository in lakeFS: lakefs://repository")
 ]
 ToOption = Annotated[
-    str, typer.Option("--to", metavar="NAMESPACE", help="Where the new repository keeps its files.")
+    str, typer.Option("--to", metavar="NAMESPACE", help="Namespace of the new repository")
 ]
 AsOption = Annotated[
-    str | None, typer.Option("--as", metavar="NAME", help="Its name here.", show_default="the same")
+    str | None, typer.Option("--as", metavar="NAME", help="New name", show_default="the same")
 ]
 LastOption = Annotated[
-    bool, typer.Option("--last", help="lakeFS stands still: open the repository for writing.")
+    bool, typer.Option("--last", help="Final round, without writes to lakeFS: allow writes here")
 ]
 VerifyOption = Annotated[
     int,
     typer.Option(
         metavar="N",
-        help="Compare so many commits with lakeFS, drawn by chance, and read 100 objects of each;"
-        " -1: all commits and all objects.",
+        help="Compare a random sample of N commits with lakeFS, and read 100 objects of each;"
+        " -1: all commits and all objects",
     ),
 ]
 LakeFSRootOption = Annotated[
@@ -54,14 +54,14 @@ LakeFSRootOption = Annotated[
     typer.Option(
         "--lakefs-root",
         metavar="PATH",
-        help="lakeFS's own root of local storage, if it has another path than the one here.",
+        help="lakeFS's root of local storage, if its path differs from the one here",
     ),
 ]
 UncommittedOption = Annotated[
-    bool, typer.Option("--uncommitted", help="With --last: what is uncommitted moves, too.")
+    bool, typer.Option("--uncommitted", help="With --last: also migrate uncommitted changes")
 ]
 DryRunOption = Annotated[
-    bool, typer.Option("--dry-run", help="Only say what there is to be moved.")
+    bool, typer.Option("--dry-run", help="Only print the numbers of commits and refs to migrate")
 ]
 
 
@@ -72,13 +72,13 @@ def from_lakefs(
     to: ToOption,
     endpoint: Annotated[
         str | None,
-        typer.Option("--from", metavar="URL", help="The lakeFS server.", show_default="lakectl's"),
+        typer.Option("--from", metavar="URL", help="lakeFS server", show_default="lakectl's"),
     ] = None,
     name: AsOption = None,
     config: ServerConfigOption = None,
     database: DatabaseOption = None,
     from_storage: Annotated[
-        bool, typer.Option("--from-storage", help="Read metadata files from the storage.")
+        bool, typer.Option("--from-storage", help="Read metadata files from the storage")
     ] = False,
     lakefs_root: LakeFSRootOption = None,
     last: LastOption = False,
@@ -86,7 +86,7 @@ def from_lakefs(
     verify: VerifyOption = 3,
     dry_run: DryRunOption = False,
     gc_is_stopped: Annotated[
-        bool, typer.Option("--gc-is-stopped", help="lakeFS has garbage collection rules, unused.")
+        bool, typer.Option("--gc-is-stopped", help="lakeFS's garbage collection rules are unused")
     ] = False,
 ) -> None:
     """Migrate a repository from a running lakeFS: all commits, branches and tags.
@@ -113,9 +113,9 @@ def from_lakefs(
         server = LakeFSServer(client, repository, target.runtime)
         if server.collects_garbage() and not gc_is_stopped:
             raise Misuse(
-                f"lakeFS has garbage collection rules for {repository}: it would delete objects"
-                " that commits here name. Delete the rules first (lakectl gc delete-config), or"
-                " say --gc-is-stopped if nothing runs by them"
+                f"lakeFS has garbage collection rules for {repository}, and would delete objects"
+                " referenced here: delete the rules (lakectl gc delete-config), or pass"
+                " --gc-is-stopped if no garbage collection runs"
             )
         addresses = target.addresses(server.namespace, lakefs_root)
         files = target.files_in(addresses.namespace) if from_storage else server
@@ -144,9 +144,7 @@ def from_sql(
     to: ToOption,
     dsn: Annotated[
         str,
-        typer.Option(
-            envvar="LAKEBED_MIGRATE_DSN", help="lakeFS's PostgreSQL: postgresql://…, or a variable."
-        ),
+        typer.Option(envvar="LAKEBED_MIGRATE_DSN", help="URL of lakeFS's database: postgresql://…"),
     ],
     name: AsOption = None,
     config: ServerConfigOption = None,
@@ -184,7 +182,7 @@ def from_sql(
             )
         finally:
             for row, reason in refs.damaged.items():
-                typer.echo(printable(f"not read: {row}: {reason}"))
+                typer.echo(printable(f"could not read {row}: {reason}"))
         if refs.damaged:
             raise Incomplete(f"{len(refs.damaged)} rows could not be read, see above")
 
@@ -192,18 +190,16 @@ def from_sql(
 @app.command("adopt")
 def adopt_objects(
     *,
-    uri: Annotated[
-        str, typer.Argument(metavar="URI", help="The repository here: lakefs://repository")
-    ],
+    uri: Annotated[str, typer.Argument(metavar="URI", help="Repository here: lakefs://repository")],
     lakefs_is_off: Annotated[
-        bool, typer.Option("--lakefs-is-off", help="No lakeFS uses these objects any more.")
+        bool, typer.Option("--lakefs-is-off", help="No lakeFS uses these objects any more")
     ] = False,
     namespace: Annotated[
         str | None,
         typer.Option(
             metavar="NAMESPACE",
-            help="Its storage namespace in lakeFS.",
-            show_default="as noted when it moved in",
+            help="Storage namespace in lakeFS",
+            show_default="as recorded by the migration",
         ),
     ] = None,
     config: ServerConfigOption = None,
@@ -222,16 +218,16 @@ def adopt_objects(
     repository = parse_repository(uri).repository
     if not lakefs_is_off:
         raise Misuse(
-            f"objects of {repository} that no commit here references would be deleted in time, also"
-            " if lakeFS references them. Turn lakeFS off, upgrade all servers of Lakebed, let"
-            " imports of these objects into other repositories end, then say --lakefs-is-off"
+            f"unreferenced objects of {repository} would be deleted in time, even if lakeFS"
+            " references them: turn lakeFS off, upgrade all servers of Lakebed, wait for"
+            " imports of these objects into other repositories, then pass --lakefs-is-off"
         )
     with _Target(config, database) as target:
         given = None if namespace is None else Namespace.parse(namespace)
         adopted = adopt(target.engine, repository, given)
     typer.echo(
-        f"Repository {repository} has adopted the objects below {adopted.namespace}: purges,"
-        " retention and garbage collection work on them from now on."
+        f"Repository {repository} has adopted the objects below {adopted.namespace}. Purges,"
+        " retention and garbage collection now apply to them."
     )
 
 
@@ -240,7 +236,7 @@ def move_users(
     *,
     endpoint: Annotated[
         str | None,
-        typer.Option("--from", metavar="URL", help="The lakeFS server.", show_default="lakectl's"),
+        typer.Option("--from", metavar="URL", help="lakeFS server", show_default="lakectl's"),
     ] = None,
 ) -> None:
     """Copy the users, groups and policies of lakeFS, through the APIs of both servers.
@@ -261,14 +257,14 @@ def move_users(
         stack.callback(target.close)
         moved = move_people(source, target)
     typer.echo(
-        f"Made {moved.policies:,} policies, {moved.groups:,} groups and {len(moved.keys):,} users."
+        f"Created {moved.policies:,} policies, {moved.groups:,} groups, {len(moved.keys):,} users"
     )
     for name, key_id, secret in moved.keys:
         typer.echo(printable(f"{name}\t{key_id}\t{secret}"))
     for problem in moved.problems:
-        typer.echo(printable(f"not moved: {problem}"), err=True)
+        typer.echo(printable(f"failed: {problem}"), err=True)
     if moved.problems:
-        raise Incomplete(f"{len(moved.problems)} could not be moved, see above")
+        raise Incomplete(f"{len(moved.problems)} could not be copied, see above")
 
 
 def _lakectls() -> dict[str, str]:
@@ -339,7 +335,7 @@ class _Target:
             _print_what_is_there(source, plan)
             return
         if uncommitted and not last:
-            raise Misuse("--uncommitted goes with --last: until then, nobody can write here")
+            raise Misuse("--uncommitted needs --last: until then, the repository is read-only")
         report = run_round(
             self.engine,
             self.runtime,
@@ -353,7 +349,7 @@ class _Target:
         self._verify(source, plan, verify)
         damages = len(report.taken.missing_parents) + len(report.left_out)
         if damages:
-            raise Incomplete(f"{damages} of lakeFS could not be moved, see above")
+            raise Incomplete(f"{damages} items of lakeFS could not be migrated, see above")
 
     def _verify(self, source: "LakeFSSource", plan: "Plan", count: int) -> None:
         from lakebed.clients.migrate import verify
@@ -370,19 +366,19 @@ class _Target:
             key = verify.find_difference(self.engine, repository, source, commit)
             if key is not None:
                 wrong += 1
-                typer.echo(printable(f"commit {commit.id} lists {quoted(key)} otherwise"))
+                typer.echo(printable(f"commit {commit.id} differs at {quoted(key)}"))
             for problem in reads.run(commit, sample=sample):
                 unread += 1
                 typer.echo(printable(f"commit {commit.id}: cannot read {problem}"))
-        typer.echo(f"Compared {len(commits):,} commits with lakeFS: {wrong:,} differ.")
-        which = "all objects" if sample is None else f"up to {sample} objects of each, by chance"
+        typer.echo(f"Compared {len(commits):,} commits with lakeFS: {wrong:,} differ")
+        which = "all" if sample is None else f"a random sample of up to {sample} each"
         typer.echo(
-            f"Read {reads.objects:,} objects ({which}) from the storage: {unread:,} cannot be read."
+            f"Read {reads.objects:,} objects ({which}) from the storage: {unread:,} unreadable"
         )
         if wrong or unread:
             raise Incomplete(
-                f"{wrong} commits list something else than in lakeFS, {unread} objects cannot be"
-                " read here, see above"
+                f"{wrong} commits differ from lakeFS, {unread} objects cannot be read here, see"
+                " above"
             )
 
 
@@ -392,7 +388,7 @@ def _print_what_is_there(source: "LakeFSSource", plan: "Plan") -> None:
         for each in (source.refs.commits(), source.refs.branches(), source.refs.tags())
     )
     typer.echo(
-        f"{commits:,} commits, {branches:,} branches and {tags:,} tags would be moved to"
+        f"{commits:,} commits, {branches:,} branches and {tags:,} tags would be migrated to"
         f" repository {plan.repository} in {plan.namespace}. Nothing was changed."
     )
 
@@ -408,28 +404,26 @@ def _print_report(report: "RoundReport", plan: "Plan") -> None:
         typer.echo("", err=True)
     taken = report.taken
     typer.echo(
-        f"Moved {taken.commits:,} commits ({taken.known_commits:,} were here already),"
+        f"Migrated {taken.commits:,} commits ({taken.known_commits:,} already present),"
         f" {report.branches_set:,} branches and {report.tags_set:,} tags;"
-        f" deleted {report.branches_deleted:,} branches and {report.tags_deleted:,} tags."
+        f" deleted {report.branches_deleted:,} branches and {report.tags_deleted:,} tags"
     )
     for commit_id in taken.unproved:
-        typer.echo(printable(f"The id of commit {commit_id} does not follow from its fields."))
+        typer.echo(printable(f"The id of commit {commit_id} does not match its fields"))
     for commit_id, parent in taken.missing_parents:
-        typer.echo(printable(f"Parent {parent} of commit {commit_id} is not there."))
+        typer.echo(printable(f"Parent {parent} of commit {commit_id} is missing"))
     for ref in report.left_out:
-        typer.echo(printable(f"Left out {ref}."))
+        typer.echo(printable(f"Skipped {ref}"))
     if report.staged:
-        typer.echo(f"Staged {report.staged:,} uncommitted changes.")
+        typer.echo(f"Staged {report.staged:,} uncommitted changes")
     for pattern in report.freeze_rules:
-        typer.echo(
-            printable(f"Protection rule '{pattern}' was not moved: it protects every branch.")
-        )
+        typer.echo(printable(f"Skipped protection rule '{pattern}', which protects every branch"))
     if report.protected:
-        typer.echo(printable(f"Protected branches: {', '.join(report.protected)}."))
+        typer.echo(printable(f"Protected branches: {', '.join(report.protected)}"))
     if report.is_last:
-        typer.echo(f"Repository {plan.repository} can be written to now.")
+        typer.echo(f"Repository {plan.repository} is writable now")
     else:
         typer.echo(
-            f"Repository {plan.repository} is read-only. Run this again for what came since;"
-            " stop lakeFS and say --last for the last time."
+            f"Repository {plan.repository} is read-only. Run again to migrate new commits; for the"
+            " final round, stop lakeFS and pass --last."
         )

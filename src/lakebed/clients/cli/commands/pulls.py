@@ -14,7 +14,9 @@ from lakebed.wire.pulls import PullMergeQuery, PullRequestBasic, PullRequestCrea
 
 app = new_group()
 
-IdArgument = Annotated[str, typer.Argument(metavar="ID", help="As `pr list` shows it.")]
+IdArgument = Annotated[
+    str, typer.Argument(metavar="ID", help="Id of a pull request, see `pr list`")
+]
 
 
 @client_command(app, "create")
@@ -23,9 +25,9 @@ def create(
     source: BranchArgument,
     destination: BranchArgument,
     *,
-    title: Annotated[str, typer.Option("--title", "-t", help="What it is about, in a line.")],
+    title: Annotated[str, typer.Option("--title", "-t", help="Summary, in one line")],
     description: Annotated[
-        str, typer.Option("--description", "-d", help="What those who look at it should know.")
+        str, typer.Option("--description", "-d", help="Description for reviewers")
     ] = "",
 ) -> None:
     """Create a pull request to merge a branch into another.
@@ -48,7 +50,7 @@ def list_pulls(
     repository: RepositoryArgument,
     *,
     status: Annotated[
-        Literal["open", "closed", "all"], typer.Option(help="Merged ones count as closed.")
+        Literal["open", "closed", "all"], typer.Option(help="Status; merged counts as closed")
     ] = "open",
     page: PageOptions,
 ) -> None:
@@ -85,7 +87,7 @@ def merge(
     *,
     delete_source: Annotated[
         bool,
-        typer.Option("--delete-source", help="Delete the source, if all of it was merged."),
+        typer.Option("--delete-source", help="Delete the source branch if completely merged"),
     ] = False,
 ) -> None:
     """Merge a pull request.
@@ -100,7 +102,7 @@ def merge(
         _name_conflicts(error)
         raise
     if delete_source and not merged.source_deleted:
-        warn(f"the source branch was kept: {merged.source_kept_because}")
+        warn(f"The source branch was kept: {merged.source_kept_because}")
     session.output.done(f"Merged pull request {pull_request}: {merged.reference}", merged)
 
 

@@ -12,7 +12,7 @@ from lakebed.clients.cli.session import Session, client_command
 from lakebed.clients.cli.uris import RepositoryArgument, RepositoryUri
 from lakebed.wire.purges import PurgeOutcome, PurgeRequest, PurgeTaskStatus
 
-app = new_group("Delete objects from all history, for good.")
+app = new_group("Delete objects permanently, from all commits.")
 
 _POLL_SECONDS: Final = 0.5
 
@@ -22,15 +22,15 @@ def purge_object(
     session: Session,
     repository: RepositoryArgument,
     *,
-    path: Annotated[str, typer.Option(help="What was ever at this path.")] = "",
-    prefix: Annotated[str, typer.Option(help="What was ever at paths that begin so.")] = "",
-    checksum: Annotated[str, typer.Option(help="What has this checksum, wherever it is.")] = "",
-    reason: Annotated[str, typer.Option(help="Why; whoever reads it later is told.")] = "",
+    path: Annotated[str, typer.Option(help="Objects that were ever at this path")] = "",
+    prefix: Annotated[str, typer.Option(help="Objects that were ever below this prefix")] = "",
+    checksum: Annotated[str, typer.Option(help="Objects with this checksum, at any path")] = "",
+    reason: Annotated[str, typer.Option(help="Reason, shown to later readers")] = "",
     confirm: Annotated[
-        bool, typer.Option("--confirm", help="Do it. Without this, show what would be deleted.")
+        bool, typer.Option("--confirm", help="Delete; without this, show the objects")
     ] = False,
     wait: Annotated[
-        bool, typer.Option("--wait", help="Wait for the end of the purge, and show its report.")
+        bool, typer.Option("--wait", help="Wait for the end of the purge, and show its report")
     ] = False,
 ) -> None:
     """Delete the bytes of objects from all commits; commits and their ids are unchanged.
@@ -38,21 +38,21 @@ def purge_object(
     lakebed purge object lakefs://my-repo --path people/ada.json --reason "asked for on 2 May"
     """
     if sum(map(bool, (path, prefix, checksum))) != 1:
-        raise Misuse("name the objects by one of --path, --prefix and --checksum")
+        raise Misuse("select the objects by exactly one of --path, --prefix and --checksum")
     if confirm and not reason:
-        raise Misuse("say with --reason why: whoever reads the objects later is told")
+        raise Misuse("pass --reason: it is shown to later readers of the objects")
     body = PurgeRequest(path=path, prefix=prefix, checksum=checksum, reason=reason, confirm=confirm)
     task_id = session.client.purges.start(repository.repository, body).id
     if confirm and not wait:
         follow = f"lakebed purge status {repository} {task_id}"
         session.output.done(
-            f"The server purges objects of {repository}. See `{follow}`.", {"id": task_id}
+            f"Server: purging objects of {repository}. See `{follow}`.", {"id": task_id}
         )
         return
     if confirm:
         warn(
-            "Deleting; then waiting for commits that are under way, to search once more. That takes"
-            " a quarter of an hour. If this command is stopped, the server goes on: see"
+            "Deleting, then waiting for running commits to search again, for about 15 minutes. The"
+            " server continues if this command is stopped: see"
             f" `lakebed purge status {repository} {task_id}`."
         )
     _show(session, repository, _end_of(session, repository, task_id))
@@ -63,10 +63,10 @@ def purge_status(
     session: Session,
     repository: RepositoryArgument,
     task_id: Annotated[
-        str, typer.Argument(metavar="TASK", help="As `lakebed purge object` printed it.")
+        str, typer.Argument(metavar="TASK", help="Id printed by `lakebed purge object`")
     ],
     *,
-    wait: Annotated[bool, typer.Option("--wait", help="Wait for the end of the purge.")] = False,
+    wait: Annotated[bool, typer.Option("--wait", help="Wait for the end of the purge")] = False,
 ) -> None:
     """Show the progress of a purge, or its report for a day after its end.
 
@@ -85,11 +85,11 @@ def purge_status(
     elif progress and progress.report:
         then = progress.searches_again
         session.output.done(
-            f"{_deleted(progress.report)} from all history. "
-            + (f"A second search begins at {then}." if then else "The second search goes on.")
+            f"{_deleted(progress.report)} from all commits. "
+            + (f"The second search starts at {then}." if then else "The second search is running.")
         )
     else:
-        session.output.done(f"The first search of {repository} goes on.")
+        session.output.done(f"The first search of {repository} is running")
 
 
 def _end_of(session: Session, repository: RepositoryUri, task_id: str) -> PurgeTaskStatus:
@@ -102,7 +102,7 @@ def _end_of(session: Session, repository: RepositoryUri, task_id: str) -> PurgeT
         progress = status.progress
         if progress and progress.report and progress.step == "waiting" and told != "waiting":
             then = progress.searches_again
-            warn(f"{_deleted(progress.report)}; the second search begins at {then}.")
+            warn(f"{_deleted(progress.report)}; the second search starts at {then}")
         told = progress.step if progress else told
         time.sleep(_POLL_SECONDS)
 
@@ -112,7 +112,7 @@ def _show(session: Session, repository: RepositoryUri, status: PurgeTaskStatus) 
     if status.error:
         raise CommandError(status.error.message)
     report = status.result
-    assert report is not None, "it has completed"
+    assert report is not None, "completed"
     if session.output.as_json:
         session.output.record(report)
     else:
@@ -134,22 +134,22 @@ def _deleted(report: PurgeOutcome) -> str:
 def _tell(session: Session, repository: RepositoryUri, report: PurgeOutcome) -> None:
     what = _objects(report)
     if report.dry_run and not report.objects:
-        session.output.done(f"No object of {repository} was found, in all its history.")
+        session.output.done(f"No objects of {repository} found in any commit")
     elif report.dry_run:
         session.output.done(
-            f"{what} of {repository} would be deleted from all history. Nothing was changed: add"
-            " --confirm and --reason to do it."
+            f"{what} of {repository} would be deleted from all commits. Nothing was changed: to"
+            " delete, add --confirm and --reason."
         )
     else:
         session.output.done(
-            f"{report.deleted} of {what} of {repository} were deleted from all history"
+            f"{report.deleted} of {what} of {repository} were deleted from all commits"
             f" ({report.versions} versions). The record is {report.purge_id}."
         )
     for heading, named in (
         ("Found at", report.paths),
-        ("These paths share the bytes, and lose them too", report.also_at),
-        ("These paths have the same checksum, and stay (see --checksum)", report.same_content),
-        ("Not in the repository's storage, left alone", report.elsewhere),
+        ("These paths share the bytes, which are deleted", report.also_at),
+        ("These paths have the same checksum, but are kept (see --checksum)", report.same_content),
+        ("Outside of the repository's storage, kept", report.elsewhere),
         ("Not deleted", report.failed),
     ):
         if named.count:
@@ -157,7 +157,7 @@ def _tell(session: Session, repository: RepositoryUri, report: PurgeOutcome) -> 
             for each in named.first:
                 warn(f"  {each}")
     if report.adoptable:
-        warn(f"{report.adoptable}.")
-    warn("Not reached:")
+        warn(report.adoptable)
+    warn("Not covered:")
     for each in report.not_reached:
         warn(f"  {each}")

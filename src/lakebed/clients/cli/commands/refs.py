@@ -28,9 +28,7 @@ def create_tag(
     tag: TagArgument,
     ref: RefArgument,
     *,
-    force: Annotated[
-        bool, typer.Option("--force", "-f", help="Replace the tag, if there is one.")
-    ] = False,
+    force: Annotated[bool, typer.Option("--force", "-f", help="Replace an existing tag")] = False,
     skip_hooks: SkipHooksOption = False,
 ) -> None:
     """Create a tag for a commit.
@@ -98,11 +96,9 @@ def refs_restore(
     session: Session,
     repository: RepositoryArgument,
     *,
-    manifest: Annotated[
-        Path, typer.Option(metavar="FILE", help="What refs-dump printed; - is the input.")
-    ],
+    manifest: Annotated[Path, typer.Option(metavar="FILE", help="Output of refs-dump; - is stdin")],
 ) -> None:
     """Restore branches, tags and commits into a bare repository with the same data."""
-    dump = read_json(manifest, RefsDump, "what refs-dump prints")
+    dump = read_json(manifest, RefsDump, "the output of refs-dump")
     session.client.repositories.restore(repository.repository, dump)
     session.output.done(f"Restored the refs of {repository}")

@@ -22,17 +22,17 @@ from lakebed.wire.repositories import (
 )
 
 app = new_group()
-metadata = new_group("Notes on a repository.")
+metadata = new_group("Manage metadata of a repository.")
 app.add_typer(metadata, name="metadata")
 
 NamespaceArgument = Annotated[
     str,
-    typer.Argument(metavar="NAMESPACE", help="Where its data is: local://my-repo, s3://bucket/a"),
+    typer.Argument(metavar="NAMESPACE", help="Location of objects: local://my-repo, s3://bucket/a"),
 ]
 DefaultBranchOption = Annotated[
-    str, typer.Option("--default-branch", "-d", help="The branch it begins with.")
+    str, typer.Option("--default-branch", "-d", help="Name of the first branch")
 ]
-ReadOnlyOption = Annotated[bool, typer.Option("--read-only", help="Nobody may change it.")]
+ReadOnlyOption = Annotated[bool, typer.Option("--read-only", help="Refuse all changes")]
 
 
 @client_command(app, "create")
@@ -42,9 +42,7 @@ def create(
     namespace: NamespaceArgument,
     *,
     default_branch: DefaultBranchOption = "main",
-    sample_data: Annotated[
-        bool, typer.Option("--sample-data", help="Put something in it to play with.")
-    ] = False,
+    sample_data: Annotated[bool, typer.Option("--sample-data", help="Add sample objects")] = False,
     read_only: ReadOnlyOption = False,
 ) -> None:
     """Create a repository.
@@ -107,9 +105,9 @@ def delete(
     repository: RepositoryArgument,
     *,
     yes: YesOption = False,
-    force: Annotated[bool, typer.Option("--force", help="Even if it is read-only.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Delete even if read-only")] = False,
     purge: Annotated[
-        bool, typer.Option("--purge", help="Its data too, when a day has passed.")
+        bool, typer.Option("--purge", help="Delete its data too, after a day")
     ] = False,
 ) -> None:
     """Delete a repository with its branches, tags and commits; objects are kept in the storage."""
@@ -122,7 +120,7 @@ def delete(
     try:
         told = _purge(session, repository)
     except ClientError as error:
-        raise Incomplete(f"{repository} was deleted, but its data stays: {error}") from error
+        raise Incomplete(f"{repository} was deleted, but its data was kept: {error}") from error
     session.output.done(f"Deleted {repository}. {told}")
 
 
@@ -132,10 +130,10 @@ def purge_left(
     repository: RepositoryArgument,
     *,
     confirm: Annotated[
-        bool, typer.Option("--confirm", help="Do it. Without this, show what there is.")
+        bool, typer.Option("--confirm", help="Delete; without this, show the namespaces")
     ] = False,
 ) -> None:
-    """Delete the objects left by a deleted repository, a day after its deletion.
+    """Delete the data left by a deleted repository, a day after its deletion.
 
     lakebed repo purge lakefs://my-repo --confirm
     """
@@ -144,9 +142,7 @@ def purge_left(
         return
     found = session.client.purges.left_by_repository(repository.repository).results
     if not found:
-        raise CommandError(
-            f"no deleted repository {repository.repository} has left anything to be purged"
-        )
+        raise CommandError(f"no deleted repository {repository.repository} has left data to purge")
     session.output.table(
         found,
         [
@@ -157,14 +153,14 @@ def purge_left(
         ],
     )
     if not session.output.as_json:
-        warn("Nothing was changed: add --confirm to have it deleted.")
+        warn("Nothing was changed: to delete the data, add --confirm")
 
 
 def _purge(session: Session, repository: RepositoryUri) -> str:
-    """Request the deletion of a deleted repository's objects; return a result sentence."""
+    """Request the deletion of a deleted repository's data; return a result sentence."""
     found = session.client.purges.purge_repository(repository.repository).results
     places = ", ".join(f"{item.storage_namespace} after {stamp(item.due)}" for item in found)
-    return f"The server deletes its data: {places}. Until then nothing is lost."
+    return f"The server will delete its data: {places}. Nothing is lost before that."
 
 
 @client_command(metadata, "get")
@@ -181,7 +177,7 @@ def _metadata(session: Session, repository: RepositoryUri) -> dict[str, str]:
 def set_metadata(
     session: Session,
     repository: RepositoryArgument,
-    pairs: Annotated[list[str], typer.Argument(metavar="NAME=VALUE", help="What to set.")],
+    pairs: Annotated[list[str], typer.Argument(metavar="NAME=VALUE", help="Metadata to set")],
 ) -> None:
     """Set metadata of a repository; other names are unchanged.
 
@@ -197,7 +193,7 @@ def set_metadata(
 def delete_metadata(
     session: Session,
     repository: RepositoryArgument,
-    names: Annotated[list[str], typer.Argument(metavar="NAME", help="What to delete.")],
+    names: Annotated[list[str], typer.Argument(metavar="NAME", help="Names to delete")],
 ) -> None:
     """Delete metadata of a repository by name."""
     missing = sorted(set(names) - set(_metadata(session, repository)))

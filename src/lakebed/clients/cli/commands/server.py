@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from lakebed.auth import KeyPair
 
 HostOption = Annotated[
-    str | None, typer.Option(help="The address to listen at.", show_default="127.0.0.1")
+    str | None, typer.Option(help="Address to listen on", show_default="127.0.0.1")
 ]
-PortOption = Annotated[int | None, typer.Option(help="The port to listen at.", show_default="8000")]
+PortOption = Annotated[int | None, typer.Option(help="Port to listen on", show_default="8000")]
 
 
 def run(
@@ -32,7 +32,7 @@ def run(
     host: HostOption = None,
     port: PortOption = None,
     workers: Annotated[
-        int | None, typer.Option(help="How many processes serve.", show_default="2")
+        int | None, typer.Option(help="Number of worker processes", show_default="2")
     ] = None,
 ) -> None:
     """Run a server.
@@ -55,19 +55,17 @@ def _say_ready(endpoint: str) -> None:
 
     typer.echo(f"lakebed is ready at {endpoint}")
     if waits_for_setup(endpoint):
-        typer.echo(f"It has no users yet, and waits for: {_program()} setup --endpoint {endpoint}")
+        typer.echo(f"It has no users yet. To set it up: {_program()} setup --endpoint {endpoint}")
     sys.stdout.flush()
 
 
 def quickstart(
     *,
-    host: Annotated[str, typer.Option(help="The address to listen at.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(help="The port to listen at.")] = 8000,
-    data_dir: Annotated[Path, typer.Option(help="The folder that everything is kept in.")] = Path(
-        "data"
-    ),
+    host: Annotated[str, typer.Option(help="Address to listen on")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="Port to listen on")] = 8000,
+    data_dir: Annotated[Path, typer.Option(help="Directory for all data")] = Path("data"),
     sample: Annotated[
-        bool, typer.Option("--sample/--no-sample", help="Begin with a sample repository.")
+        bool, typer.Option("--sample/--no-sample", help="Create a sample repository")
     ] = True,
 ) -> None:
     """Start a server for evaluation, with all data in one directory.
@@ -136,7 +134,7 @@ def _welcome(endpoint: str, pair: "KeyPair | None", data_dir: Path, garbage: str
     console = Console(highlight=False, soft_wrap=True)  # no line breaks in lines to be copied
     console.print(f"\n[bold green]Lakebed is ready[/] at [bold]{endpoint}[/]")
     folder = data_dir.absolute()
-    console.print(f"[dim]Everything is kept in {folder}. Ctrl-C stops the server.[/]")
+    console.print(f"[dim]All data is in {folder}. Ctrl-C stops the server.[/]")
     console.print(f"[dim]The log is {log_file(folder)}; warnings are shown here too.[/]")
     console.print(f"[dim]{garbage}[/]")
     if pair is None:
@@ -145,10 +143,10 @@ def _welcome(endpoint: str, pair: "KeyPair | None", data_dir: Path, garbage: str
     console.print(f"\n  access key id      [bold]{pair.access_key_id}[/]")
     console.print(f"  secret access key  [bold]{pair.secret_access_key}[/]")
     console.print("\nThree things to try, in another terminal:\n")
-    console.print("[dim]# 1. Tell the command line where the server is, and look around.[/]")
+    console.print("[dim]# 1. Configure the command line, and list the repositories.[/]")
     for line in _commands(endpoint, pair):
         console.print(line, markup=False)
-    console.print("\n[dim]# 2. Ask the API, which is that of lakeFS.[/]")
+    console.print("\n[dim]# 2. Call the API, which is that of lakeFS.[/]")
     keys = f"{pair.access_key_id}:{pair.secret_access_key}"
     console.print(f"curl -u {keys} {endpoint}/api/v1/repositories", markup=False)
     console.print("\n[dim]# 3. Open the web UI, and log in with these keys.[/]")

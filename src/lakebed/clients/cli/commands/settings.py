@@ -19,7 +19,7 @@ from lakebed.clients.http.errors import Refused
 from lakebed.clients.http.settings import load_endpoint, normal_endpoint, read_file, usual_file
 from lakebed.wire.config import Setup
 
-config_app = new_app("Write down where the server is; check the settings of a server.")
+config_app = new_app("Save the client's settings; check the settings of a server.")
 config_app.info.cls = TyperGroup  # also works without a subcommand
 config_app.command("check")(check)
 setup_app = new_app()
@@ -33,9 +33,7 @@ def write_config(
     context: typer.Context,
     endpoint: EndpointOption = None,
     config: ClientConfigOption = None,
-    access_key_id: Annotated[
-        str | None, typer.Option(metavar="KEY", help="Your access key's id.")
-    ] = None,
+    access_key_id: Annotated[str | None, typer.Option(metavar="KEY", help="Access key id")] = None,
 ) -> None:
     """Save the server's address and your keys to ~/.lakectl.yaml, or to the file of --config.
 
@@ -46,7 +44,7 @@ def write_config(
         return
     file = config or usual_file(os.environ)
     if file is None:
-        raise Misuse("there is no HOME: name a file with --config")
+        raise Misuse("HOME is not set: pass a file as --config")
     content: dict[str, Any] = dict(read_file(file)) if file.exists() else {}
     server, keys = dict(content.get("server") or {}), dict(content.get("credentials") or {})
     endpoint = _given(endpoint, "Server endpoint URL", server.get("endpoint_url"))
@@ -62,18 +60,18 @@ def _given(value: str | None, title: str, before: str | None) -> str:
         value = typer.prompt(title, default=before, err=True)
     value = value or before
     if not value:
-        raise Misuse(f"{title} is missing: give it as an option, or on a terminal")
+        raise Misuse(f"{title} is missing: pass it as an option, or enter it on a terminal")
     return value
 
 
 def _secret(before: str | None) -> str:
     """Read the secret; an empty input keeps the current one."""
-    hint = " (empty: as it is)" if before else ""
+    hint = " (empty: keep)" if before else ""
     asked = sys.stdin.isatty()
     secret = getpass(f"Secret access key{hint}: ") if asked else sys.stdin.readline()
     secret = secret.strip() or before or ""
     if not secret:
-        raise Misuse("the secret access key is missing: type it, or send it to the input")
+        raise Misuse("the secret access key is missing: enter it, or send it to stdin")
     return secret
 
 
@@ -95,7 +93,7 @@ def _write(file: Path, content: dict[str, Any]) -> None:
 def setup(
     session: Session,
     *,
-    user_name: Annotated[str, typer.Option(metavar="NAME", help="The user's name.")] = "admin",
+    user_name: Annotated[str, typer.Option(metavar="NAME", help="Name of the user")] = "admin",
 ) -> None:
     """Create the first administrator of a new server, with an access key. Its secret is shown once.
 
@@ -113,7 +111,7 @@ def setup(
     except Refused as error:
         if error.status == _CONFLICT:
             raise CommandError(
-                f"{client.endpoint} has an administrator: nothing was changed"
+                f"{client.endpoint} already has an administrator: nothing was changed"
             ) from None
         raise
     session.output.record(made)

@@ -39,7 +39,7 @@ TargetArgument = Annotated[
     typer.Argument(parser=parse_path, metavar="TARGET", help="lakefs://my-repo/dev/b.csv"),
 ]
 RecursiveOption = Annotated[
-    bool, typer.Option("--recursive", "-r", help="A folder, with all that is in it.")
+    bool, typer.Option("--recursive", "-r", help="Include all objects below a folder")
 ]
 
 
@@ -96,13 +96,13 @@ def stage(
     path: ObjectArgument,
     *,
     location: Annotated[
-        str, typer.Option(metavar="URL", help="Where it is, for example s3://bucket/a.csv.")
+        str, typer.Option(metavar="URL", help="Address, for example s3://bucket/a.csv")
     ],
-    size: Annotated[int, typer.Option(min=0, metavar="BYTES", help="How large it is.")],
-    checksum: Annotated[str, typer.Option(help="Of its content, for example its MD5.")],
+    size: Annotated[int, typer.Option(min=0, metavar="BYTES", help="Size of the object")],
+    checksum: Annotated[str, typer.Option(help="Checksum of the content, for example its MD5")],
     content_type: ContentTypeOption = None,
     mtime: Annotated[
-        int | None, typer.Option(metavar="SECONDS", help="When it was written, since 1970.")
+        int | None, typer.Option(metavar="SECONDS", help="Modification time, since 1970")
     ] = None,
     meta: MetaOption = None,
 ) -> None:
@@ -145,7 +145,7 @@ def _copy_folder(
     if (source.repository, source.ref) == (target.repository, target.ref) and (
         target.prefix.startswith(source.prefix)
     ):
-        raise Misuse(f"{target} lies in {source}: choose a folder outside of it")
+        raise Misuse(f"{target} lies inside {source}: choose a folder outside of it")
     query = ListQuery(prefix=source.prefix)
     items = list_items(session.client.objects.list, source.repository, source.ref, query)
     copied = []
@@ -181,10 +181,10 @@ def _check(source: PathUri, target: PathUri) -> None:
     """
     if source.repository != target.repository:
         raise Misuse(
-            f"{source} and {target} are in different repositories: download it, and upload it there"
+            f"{source} and {target} are in different repositories: download and upload instead"
         )
     if source == target:
-        raise Misuse(f"{source} is given twice: choose another target")
+        raise Misuse(f"source and target are both {source}: choose another target")
 
 
 def _named(source: PathUri, target: PathUri) -> PathUri:
@@ -195,7 +195,7 @@ def _named(source: PathUri, target: PathUri) -> PathUri:
     """
     parse_object(str(source))
     if not source.name:
-        raise Misuse(f"{source} is a folder: pass -r for all that is in it")
+        raise Misuse(f"{source} is a folder: pass -r to include all objects below it")
     if not target.name:
         target = PathUri(target.repository, target.ref, f"{target.path}{source.name}")
     _check(source, target)

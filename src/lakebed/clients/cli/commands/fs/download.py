@@ -28,12 +28,10 @@ from lakebed.wire.objects import ListQuery, ObjectStats
 def download(
     session: Session,
     source: PathArgument,
-    target: Annotated[
-        Path, typer.Argument(metavar="[TARGET]", help="A file or a folder.")
-    ] = Path(),
+    target: Annotated[Path, typer.Argument(metavar="[TARGET]", help="File or directory")] = Path(),
     *,
     recursive: Annotated[
-        bool, typer.Option("--recursive", "-r", help="Download all objects below a folder.")
+        bool, typer.Option("--recursive", "-r", help="Download all objects below a folder")
     ] = False,
     parallelism: ParallelismOption = 10,
     part_size: PartSizeOption = PART_BYTES,
@@ -45,7 +43,7 @@ def download(
     lakebed fs download lakefs://my-repo/main/a.csv a.csv
     """
     if not recursive and not source.name:
-        raise Misuse(f"{source} is a folder: pass -r to download what is in it")
+        raise Misuse(f"{source} is a folder: pass -r to download all objects below it")
     report = TransferReport("downloaded", goes_on=True)
     # Parallel parts of one object, or parallel objects.
     fetcher = _Fetcher(session, part_size, 1 if recursive else parallelism, pre_sign=pre_sign)
@@ -56,7 +54,7 @@ def download(
             return
         _download_folder(fetcher, source, target, report, bar, parallelism)
     if report.is_empty:
-        raise CommandError(f"there is nothing below {source}")
+        raise CommandError(f"no objects below {source}")
     report.show(session, f"{source} to {target}")
 
 
@@ -102,7 +100,9 @@ def _download_file(fetcher: _Fetcher, source: PathUri, target: Path, bar: Bar) -
     bar.end_file()
     what = {"path": source.path, "file": str(target)}
     if count is None:
-        session.output.done(f"{target} is {source} already", what | {"skipped": True})
+        session.output.done(
+            f"{target} already has the content of {source}", what | {"skipped": True}
+        )
     else:
         session.output.done(
             f"Downloaded {source} to {target} ({size(count)})", what | {"size_bytes": count}

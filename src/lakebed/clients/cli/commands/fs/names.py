@@ -28,7 +28,7 @@ def files_below(folder: Path) -> Iterator[FoundFile]:
     """
     for parent, folders, files in os.walk(folder, onerror=_raise):
         for name in sorted(name for name in folders if Path(parent, name).is_symlink()):
-            yield _local_file(folder, Path(parent, name), "a link to a folder is not followed")
+            yield _local_file(folder, Path(parent, name), "links to folders are not followed")
         folders.sort()
         for name in sorted(files):
             path = Path(parent, name)
@@ -52,7 +52,7 @@ def _problem(path: Path) -> str | None:
         return "its name is not UTF-8"
     except OSError as error:
         return error.strerror
-    return None if stat.S_ISREG(mode) else "it is not a file"
+    return None if stat.S_ISREG(mode) else "it is not a regular file"
 
 
 def file_for(key: str, *, prefix: str, folder: Path) -> Path:
@@ -66,11 +66,9 @@ def file_for(key: str, *, prefix: str, folder: Path) -> Path:
     if ".." in parts or "." in parts:
         raise UnsafeKey(key, "'.' and '..' in a key could lead out of the folder")
     if "" in parts:
-        raise UnsafeKey(
-            key, "a file system has no empty names, as between '//' or after a last '/'"
-        )
+        raise UnsafeKey(key, "file names cannot be empty, as between '//' or after a last '/'")
     if "\0" in name:
-        raise UnsafeKey(key, "a file's name has no NUL in it")
+        raise UnsafeKey(key, "file names cannot contain NUL")
     return folder.joinpath(*parts)
 
 

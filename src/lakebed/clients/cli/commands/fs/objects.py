@@ -51,7 +51,7 @@ def ls(
     path: PlaceArgument,
     *,
     recursive: Annotated[
-        bool, typer.Option("--recursive", "-r", help="What is in the folders, too.")
+        bool, typer.Option("--recursive", "-r", help="Include objects in folders")
     ] = False,
 ) -> None:
     """List objects and folders by prefix, or the branches of a repository.
@@ -106,7 +106,7 @@ def update_metadata(
     *,
     metadata: Annotated[
         list[str],
-        typer.Option(metavar="NAME=VALUE", help="What to set; several with commas, or repeated."),
+        typer.Option(metavar="NAME=VALUE", help="Metadata (comma-separated, or repeatable)"),
     ],
 ) -> None:
     """Replace the metadata of an object on a branch.
@@ -124,12 +124,12 @@ def rm(
     path: PathArgument,
     *,
     recursive: Annotated[
-        bool, typer.Option("--recursive", "-r", help="Remove a folder with all that is in it.")
+        bool, typer.Option("--recursive", "-r", help="Remove all objects below a folder")
     ] = False,
     concurrency: Annotated[
         int,
         typer.Option(
-            "--concurrency", "-C", min=1, max=CONNECTIONS_MAX, help="With -r: requests at a time."
+            "--concurrency", "-C", min=1, max=CONNECTIONS_MAX, help="With -r: parallel requests"
         ),
     ] = 1,
 ) -> None:
@@ -164,10 +164,10 @@ def _check_object(session: Session, path: PathUri) -> None:
         if first(path.path) == path.path:
             return
         if first(path.prefix) is not None:
-            raise CommandError(f"{path} is a folder: pass -r to remove all that is in it")
+            raise CommandError(f"{path} is a folder: pass -r to remove all objects below it")
     except Refused:
         return  # removing does not need the permission to list
-    raise CommandError(f"there is no object {path}: nothing was removed")
+    raise CommandError(f"no object {path}: nothing was removed")
 
 
 def _remove_folder(session: Session, folder: PathUri, concurrency: int) -> None:
@@ -189,17 +189,17 @@ def _remove_folder(session: Session, folder: PathUri, concurrency: int) -> None:
                     break
                 errors = outcome.result or []
                 for error in errors:
-                    warn(f"not removed: {error.path}: {error.message}")
+                    warn(f"could not remove {error.path}: {error.message}")
                 failed += errors
                 removed += len(outcome.job) - len(errors)
                 advance(len(outcome.job))
         except KeyboardInterrupt:
-            warn(f"{removed} object(s) below {folder} were removed before the end")
+            warn(f"Interrupted; {removed} object(s) below {folder} were removed")
             raise
     if problem is not None:
         raise CommandError(f"{problem}; {removed} object(s) below {folder} were removed before")
     if not removed and not failed:
-        raise CommandError(f"there is nothing below {folder}")
+        raise CommandError(f"no objects below {folder}")
     session.output.done(
         f"Removed {removed} object(s) below {folder}", {"removed": removed, "failed": failed}
     )

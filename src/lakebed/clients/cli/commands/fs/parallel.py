@@ -16,7 +16,9 @@ from lakebed.clients.http.http import CONNECTIONS_MAX
 
 ParallelismOption = Annotated[
     int,
-    typer.Option("--parallelism", "-p", min=1, max=CONNECTIONS_MAX, help="So many at a time."),
+    typer.Option(
+        "--parallelism", "-p", min=1, max=CONNECTIONS_MAX, help="Number of parallel transfers"
+    ),
 ]
 
 JobT = TypeVar("JobT")

@@ -27,12 +27,12 @@ _TRIES_MAX: Final = 3
 PartSizeOption = Annotated[
     int,
     typer.Option(
-        "--part-size", min=_PART_BYTES_MIN, metavar="BYTES", help="Larger objects come in parts."
+        "--part-size", min=_PART_BYTES_MIN, metavar="BYTES", help="Part size for larger objects"
     ),
 ]
 PreSignOption = Annotated[
     bool,
-    typer.Option("--pre-sign", help="Let the storage send the bytes, not the server."),
+    typer.Option("--pre-sign", help="Transfer directly to or from the storage"),
 ]
 
 
@@ -46,7 +46,7 @@ def stat_object(client: Client, uri: PathUri, *, presign: bool = False) -> Objec
     query = StatQuery(path=uri.path, presign=presign)
     found = client.objects.stat(uri.repository, uri.ref, query)
     if presign and not found.physical_address.startswith(("http://", "https://")):
-        raise CommandError(f"the storage behind {uri} has no addresses of this kind")
+        raise CommandError(f"the storage of {uri} does not support presigned URLs")
     return found
 
 
@@ -135,10 +135,10 @@ class _Part:
         headers = {"Range": f"bytes={start}-{end - 1}", "Accept-Encoding": "identity"}
         with self._ask(headers) as response:
             if response.status_code != HTTPStatus.PARTIAL_CONTENT:
-                raise CommandError(f"{self._source}: the answer is not the part that was asked for")
+                raise CommandError(f"{self._source}: the response is not the requested part")
             etag = response.headers.get("ETag", "").strip('"')
             if self._url is None and etag != self._checksum:
-                raise CommandError(f"{self._source} was replaced meanwhile: try again")
+                raise CommandError(f"{self._source} was replaced during the download: try again")
             yield from response.iter_raw()
 
     def _ask(self, headers: dict[str, str]) -> AbstractContextManager[Any]:

@@ -14,7 +14,7 @@ from lakebed.clients.cli.session import Session
 _FAILURES_MAX: Final = 100
 """After so many failures, give up."""
 
-NoProgressOption = Annotated[bool, typer.Option("--no-progress", help="Show no bar.")]
+NoProgressOption = Annotated[bool, typer.Option("--no-progress", help="Hide the progress bar")]
 
 
 class Bar:
@@ -139,7 +139,7 @@ class TransferReport:
         self._failed.append({"name": name, "message": error})
         if len(self._failed) >= _FAILURES_MAX:
             raise Incomplete(
-                f"gave up after {len(self._failed)} failures; {self._count} object(s) were"
+                f"stopped after {len(self._failed)} failures; {self._count} object(s) were"
                 f" {self._done}"
             )
 
@@ -149,9 +149,13 @@ class TransferReport:
         try:
             yield
         except KeyboardInterrupt:
-            again = "; the same command goes on from there" if self._goes_on and self._count else ""
-            done = f"{self._figures()} were" if self._count else "nothing was"
-            warn(f"{done} {self._done} before the end{again}")
+            is_kept = self._goes_on and self._count
+            done = (
+                f"{self._figures()} {self._done}"
+                if self._count
+                else "the partial transfer was discarded"
+            )
+            warn(f"Interrupted; {done}. Run again to {'resume' if is_kept else 'restart'}.")
             raise
 
     def _figures(self) -> str:
@@ -163,7 +167,7 @@ class TransferReport:
         Raises:
             Incomplete: An item failed.
         """
-        there = f"; {self._skipped} were there already" if self._skipped else ""
+        there = f"; {self._skipped} skipped as equal" if self._skipped else ""
         session.output.done(
             f"{self._done.capitalize()} {what}: {self._figures()}{there}",
             {

@@ -70,7 +70,7 @@ def send_file(
         while left:
             chunk = source.read(min(_CHUNK_BYTES, left))
             if not chunk:
-                raise CommandError("the file became shorter while it was uploaded")
+                raise CommandError("the file was truncated during the upload")
             checksum.update(chunk)
             left -= len(chunk)
             step(len(chunk))
@@ -103,7 +103,7 @@ def _send_to_storage(
     on_branch = (target.repository, target.ref)
     place = client.staging.address(*on_branch, AddressQuery(path=target.path, presign=True))
     if not place.presigned_url:
-        raise CommandError(f"the storage behind {target} has no addresses of this kind")
+        raise CommandError(f"the storage of {target} does not support presigned URLs")
     # Required by Azure, ignored by others.
     headers = {"Content-Length": str(size), "x-ms-blob-type": "BlockBlob"}
     with client.stream_url("PUT", place.presigned_url, content=chunks, headers=headers) as response:
@@ -196,4 +196,4 @@ def compare(expected: str, found: str, uri: PathUri) -> None:
     """
     expected = expected.strip('"')
     if is_md5(expected) and expected != found:
-        raise Damaged(f"{uri} arrived damaged: its checksum is {found}, expected {expected}")
+        raise Damaged(f"{uri} was corrupted in transit: checksum {found}, expected {expected}")

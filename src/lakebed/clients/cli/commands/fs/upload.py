@@ -24,7 +24,7 @@ from lakebed.clients.http.paging import list_some
 from lakebed.wire.objects import ListQuery, ObjectStats
 
 ContentTypeOption = Annotated[
-    str | None, typer.Option(metavar="TYPE", help="For example text/csv.")
+    str | None, typer.Option(metavar="TYPE", help="Content type, for example text/csv")
 ]
 
 
@@ -33,10 +33,10 @@ def upload(
     target: PathArgument,
     *,
     source: Annotated[
-        Path, typer.Option("--source", "-s", metavar="FILE", help="What to upload; - is the input.")
+        Path, typer.Option("--source", "-s", metavar="FILE", help="File to upload; - is stdin")
     ],
     recursive: Annotated[
-        bool, typer.Option("--recursive", "-r", help="Upload all files below a folder.")
+        bool, typer.Option("--recursive", "-r", help="Upload all files below a directory")
     ] = False,
     content_type: ContentTypeOption = None,
     parallelism: ParallelismOption = 10,
@@ -48,9 +48,9 @@ def upload(
     lakebed fs upload -s a.csv lakefs://my-repo/main/a.csv
     """
     if recursive and not source.is_dir():
-        raise Misuse(f"{source} is not a folder: leave -r out to upload a file")
+        raise Misuse(f"{source} is not a folder: omit -r to upload a file")
     if not recursive and source.is_dir():
-        raise Misuse(f"{source} is a folder: pass -r to upload what is in it")
+        raise Misuse(f"{source} is a folder: pass -r to upload all files below it")
     report = TransferReport("uploaded", goes_on=True)
     title = f"Uploading {source}" if recursive else source.name
     with progress(session, title, hidden=no_progress) as bar, report.told_if_interrupted():
@@ -103,7 +103,7 @@ def _upload_file(sender: _Sender, source: Path, bar: Bar) -> None:
 def _upload_input(sender: _Sender, bar: Bar) -> None:
     """Upload stdin through a temporary file: the server needs the size first."""
     if not sender.target.name:
-        raise Misuse(f"{sender.target} is a folder: add the name of the object")
+        raise Misuse(f"{sender.target} is a folder: append the name of the object")
     with tempfile.TemporaryFile() as file:
         shutil.copyfileobj(sys.stdin.buffer, file)
         bar.expect([file.tell()])
