@@ -1,4 +1,4 @@
-"""A repository and engines of several processes on it, for tests that stop commits half way."""
+"""A repository with engines of several processes, for tests that stop commits half way."""
 
 from collections.abc import Callable
 
@@ -37,7 +37,7 @@ class Interrupting(Hooks):
 
 
 class CommitKit:
-    """A repository with two branches, and engines of several processes on it."""
+    """A repository with two branches and engines of several processes."""
 
     def __init__(self) -> None:
         self.runtime = ThreadRuntime()
@@ -88,7 +88,7 @@ def commit(engine: Engine, *, allow_empty: bool = False) -> CommitResult:
 
 
 def publish(engine: Engine, sealed: Branch) -> CommitResult | None:
-    """Publish what is sealed on a branch, as the last steps of a commit do."""
+    """Publish the sealed tokens of a branch, as the last steps of a commit do."""
     request = CommitRequest(committer="", message="")
     proposals = CommitProposals.begin(REPOSITORY, "commit", request)
     return engine.committer._commit_sealed(proposals, sealed)

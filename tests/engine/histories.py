@@ -26,7 +26,7 @@ NO_METARANGE = MetaRangeID("")
 
 @dataclass(frozen=True)
 class Shape:
-    """One commit of a history to be made: its parents, as places in the list, and its date."""
+    """A commit of a history to be made: its parents, as indexes, and its date."""
 
     parents: tuple[int, ...]
     created_us: int
@@ -34,7 +34,7 @@ class Shape:
 
 @st.composite
 def shapes(draw: st.DrawFn, max_size: int = 60) -> list[Shape]:
-    """Histories of any shape: several roots, merges, criss-cross, dates that tie or fall."""
+    """Histories of any shape: several roots, merges, criss-cross, equal or falling dates."""
     steps = st.tuples(st.lists(st.integers(1, 6), max_size=3, unique=True), st.integers(0, 4))
     drawn = draw(st.lists(steps, min_size=1, max_size=max_size))
     return [
@@ -52,7 +52,7 @@ REPOSITORY = Repository(
     read_only=False,
     metadata={},
 )
-"""For parts of the engine that are given a repository and do not look for its record."""
+"""For parts of the engine that take a repository without reading its record."""
 
 
 class HistoryKit:
@@ -68,7 +68,7 @@ class HistoryKit:
         self.repository = self.make_repository("repo")
 
     def make_repository(self, name: str) -> Repository:
-        """Make the record of an active repository, and nothing in it."""
+        """Make the record of an active, empty repository."""
         repository = Repository(
             id=RepositoryID(name),
             unique_id=new_unique_id(RUNTIME),
@@ -125,7 +125,7 @@ class HistoryKit:
 
 
 def ancestry(commits: Sequence[Commit]) -> dict[CommitID, set[CommitID]]:
-    """The plain model: for each commit all that can be reached from it, itself included."""
+    """The plain model: for each commit all commits reachable from it, and itself."""
     reached: dict[CommitID, set[CommitID]] = {}
     for commit in commits:
         reached[commit.id] = {commit.id}.union(*(reached[parent] for parent in commit.parents))

@@ -1,4 +1,4 @@
-"""Cells with proposals: whatever reads them sees what it would see without the proposals."""
+"""Cells with proposals: every reader sees the same as without the proposals."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -26,12 +26,12 @@ from lakebed.engine.staging.cells import (
     MARK,
     TOMBSTONE,
     Cells,
+    all_values,
     encode,
     has_proposal,
     newest,
     propose,
-    spelled_out,
-    take_away,
+    remove_proposal,
     value_of,
     version_of,
 )
@@ -117,7 +117,7 @@ def get_each(lake: Lake) -> Shown:
 
 
 def get_each_again(lake: Lake) -> Shown:
-    """In one call, by what the process has seen before."""
+    """In one call, by earlier readings of the process."""
     staging.get(lake.engine, LAKE, MAIN, b"keep")
     return get_each(lake)
 
@@ -149,7 +149,7 @@ def list_folders(lake: Lake) -> Shown:
 
 
 def list_a_deleted_folder(lake: Lake) -> Shown:
-    """Keys that ranges end with are looked up in staging first."""
+    """Last keys of ranges are looked up in staging first."""
     for key in (b"dir/committed", b"dir/replaced", b"dir/new"):
         staging.delete(lake.engine, LAKE, MAIN, key)
     with pytest.MonkeyPatch.context() as patch:
@@ -179,7 +179,7 @@ def reset_below(lake: Lake) -> Shown:
 
 
 def merge_beside_what_is_staged(lake: Lake) -> Shown:
-    """Keys that are proposed are not in the way."""
+    """Proposed keys cause no conflict."""
     for key in (b"dir/nothing", b"keep", b"z"):
         staging.put(lake.engine, LAKE, DEV, entry(key, "merged"))
     HeadChanges(lake.engine).commit(LAKE, DEV, REQUEST)
@@ -188,7 +188,7 @@ def merge_beside_what_is_staged(lake: Lake) -> Shown:
 
 
 def open_to_create(lake: Lake) -> Shown:
-    """Ask whether a conditional write would be refused, before it takes any bytes."""
+    """Test whether a conditional write would be refused, before it takes any bytes."""
     told: dict[bytes, str] = {}
     for key in KEYS:
         staging.open_to_put(lake.engine, LAKE, MAIN, key)
@@ -210,7 +210,7 @@ READERS: list[Callable[[Lake], Shown]] = [
 def read_with_proposals(
     read: Callable[[Lake], Shown], *, tokens: int, current: bool, rows: int = 3
 ) -> tuple[Shown, Shown]:
-    """Return what is shown with proposals, and without."""
+    """Return the visible results with proposals, and without."""
     plain, proposed = Lake(tokens=tokens, rows=rows), Lake(tokens=tokens, rows=rows)
     proposed.propose(current=current)
     return read(proposed), read(plain)
@@ -255,7 +255,7 @@ def test_a_branch_with_proposals_alone_is_clean(kind: str) -> None:
 
 
 def test_a_limited_scan_reads_on_behind_cells_without_a_value() -> None:
-    """As many rows as a window needs were read, and some of them are proposals alone."""
+    """A window of the needed size is read although some of its rows are proposals alone."""
     store, token = MemoryStore(ThreadRuntime()), StagingToken("t")
     for number in range(10):
         name = STAGED_PREFIX + b"%d" % number
@@ -270,13 +270,13 @@ def test_a_limited_scan_reads_on_behind_cells_without_a_value() -> None:
 
 
 def test_a_proposal_that_replaces_one_of_another_version_is_noted_as_passed_over() -> None:
-    """A listing that does not know of it would note that its key is empty."""
+    """A listing unaware of the proposal would record its key as empty."""
     store, token, version = MemoryStore(ThreadRuntime()), StagingToken("t"), Version(b"v" * 16)
     name, value = STAGED_PREFIX + b"a", encode(entry(b"a", "new"))
     scanned = (name, propose(None, value, OTHER))
     store.set(token.encode(), name, propose(None, value, version))
     cells = Cells(store, [token], version)
-    assert list(cells.shown(token, [scanned])) == []
+    assert list(cells.visible(token, [scanned])) == []
     assert cells.passed_over == [b"a"]
 
 
@@ -295,7 +295,7 @@ def test_a_cell_has_its_value_when_its_proposal_was_taken_away(beside: bytes | N
     assert value_of(cell) == beside
     assert version_of(cell) == (b"" if before is None else before.predicate)
     assert newest([cell, None]) == beside
-    take_away(store, token, cell)
+    remove_proposal(store, token, cell)
     (after,) = store.get_many([place])
     if before is None:
         assert after is None
@@ -304,7 +304,7 @@ def test_a_cell_has_its_value_when_its_proposal_was_taken_away(beside: bytes | N
     assert not has_proposal(after)
     assert (value_of(after), version_of(after)) == (beside, before.predicate)
     assert after.predicate not in {before.predicate, cell.predicate}
-    take_away(store, token, Item(place[1], propose(after, TOMBSTONE, OTHER), after.predicate))
+    remove_proposal(store, token, Item(place[1], propose(after, TOMBSTONE, OTHER), after.predicate))
     (again,) = store.get_many([place])
     assert again is not None
     assert version_of(again) == before.predicate
@@ -318,7 +318,7 @@ def test_all_that_may_become_visible_is_spelled_out() -> None:
         Item(b"key/c", propose(Item(b"key/c", old, OTHER), new, OTHER), OTHER),
     ]
     rows = [(b"key/a", old), (b"key/b", new), (b"key/c", old), (b"key/c", new)]
-    assert list(spelled_out(cells)) == rows
+    assert list(all_values(cells)) == rows
 
 
 @pytest.mark.parametrize("value", [MARK, MARK + b"\xff", MARK + TOMBSTONE])

@@ -1,4 +1,4 @@
-"""Commits as they are proposed to hooks, and published; rules broken one at a time."""
+"""Commits as proposed to hooks and as published; mutants break one rule each."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -30,7 +30,7 @@ class Expired(Exception):
 
 
 class Listening(Hooks):
-    """Writes down what it is asked, in order, and does things when first asked."""
+    """Records calls in order, and runs actions at the first of each kind."""
 
     def __init__(self, engine: Callable[[], Engine], *things: Callable[[], object]) -> None:
         self.heard: list[tuple[str, Proposal]] = []
@@ -88,7 +88,7 @@ DOINGS = [commit_of_one, merge]
 def test_what_hooks_approved_is_what_is_published(
     lake: CommitKit, do: Callable[[CommitKit, Hooks], Commit]
 ) -> None:
-    """The branch record changes under the hook, and what would be published does not."""
+    """The branch record changes during the hook, but not the commit to publish."""
 
     def seal() -> None:
         other = lake.engine()
@@ -128,7 +128,7 @@ def test_another_content_is_offered_again(
     other = lake.engine()
 
     def move_the_head() -> None:
-        # What is staged stays: the branch is moved, as by a merge.
+        # Staged changes stay: the branch is moved, as by a merge.
         now = other.branches.get(REPOSITORY, MAIN)
         before = other.commits.get(REPOSITORY, now.commit_id)
         moved = other.commits.add(
@@ -246,7 +246,7 @@ def test_a_refused_commit_stays_readable_and_changes_nothing(lake: CommitKit) ->
     assert head(lake.engine()) == before
 
 
-# Hooks that write to the branch before it is sealed
+# Hooks that write to the branch before sealing
 
 
 class Preparing(Hooks):
@@ -296,7 +296,7 @@ def test_a_commit_that_nobody_prepares_is_built_once(lake: CommitKit) -> None:
     assert sorted(with_hooks) == sorted(scans)  # two of the writes are made side by side
 
 
-# Proof that these tests bite
+# Mutants
 
 
 def publish_another_record(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,7 +1,7 @@
-"""The commit protocol at its turning points: each test stops a commit where it hurts most.
+"""The commit protocol at its critical points: each test stops a commit at the worst moment.
 
-A hook runs between the scan of the tokens and the swap that publishes; whatever another process
-does there happens in the middle of the commit.
+A hook runs between the scan of the tokens and the publishing swap; an action of another process
+there happens in the middle of the commit.
 """
 
 from collections.abc import Callable
@@ -94,7 +94,7 @@ def test_a_reset_of_a_key_in_the_middle_outlives_the_commit(lake: CommitKit) -> 
     ours = lake.engine(Interrupting(partial(other.resetter.reset_key, REPOSITORY, MAIN, b"a")))
     put(ours, b"a", "w1")
     result = commit(ours)
-    # The commit had scanned the key before; the reset came after and stands over it, staged.
+    # The commit had scanned the key before; the later reset is staged over it.
     assert lake.contents(result.commit) == {b"a": "w1"}
     assert shown(ours, b"a") is None
 
@@ -117,7 +117,7 @@ def test_a_reset_of_a_key_is_evaluated_against_the_head_of_its_end(lake: CommitK
     moved: list[bool] = []
 
     def intercept(call: StoreCall, apply: Callable[[], ResultT]) -> ResultT:
-        # Just before the reset writes what it found committed, the staged value is committed.
+        # Just before the reset writes the committed value it found, the staged value is committed.
         if call.operation == "set_if" and call.key == b"key/a" and not moved:
             moved.append(True)
             commit(ours)
@@ -141,7 +141,7 @@ def test_a_reset_of_a_key_follows_a_head_that_moves_under_the_same_token(lake: C
     moved: list[bool] = []
 
     def intercept(call: StoreCall, apply: Callable[[], ResultT]) -> ResultT:
-        # The reset found w1 committed. Before it writes that, the sealed token is published.
+        # The reset found w1 committed. Before its write, the sealed token is published.
         if call.operation == "set_if" and call.key == b"key/a" and not moved:
             moved.append(True)
             assert publish(ours, sealed)
@@ -178,7 +178,7 @@ def test_a_reset_of_a_key_outlives_a_put_of_the_same_content_that_is_taken_back(
 def test_a_read_that_got_its_record_too_long_ago_begins_again(
     lake: CommitKit, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The Cleaner may have dropped tokens of it since."""
+    """The Cleaner may have removed tokens of the branch since."""
     engine = lake.engine()
     put(engine, b"a", "old")
     of_ref = engine.readings.of_ref
@@ -200,7 +200,7 @@ def test_a_conditional_create_sees_a_merge_under_the_same_token(lake: CommitKit)
     merged: list[Commit] = []
 
     def intercept(call: StoreCall, apply: Callable[[], ResultT]) -> ResultT:
-        # Nothing is staged, so the merge takes no new token: only the head tells of it.
+        # Without staged changes, the merge takes no new token: only the head tells.
         if call.operation == "set_if" and call.key == b"key/dev" and not merged:
             merged.append(_merge(other))
         return apply()
@@ -259,8 +259,8 @@ def test_a_hook_sees_every_content_that_is_offered(lake: CommitKit, *, late: boo
     helper = lake.engine()
 
     def publish_the_oldest() -> None:
-        # Someone commits only the token that was sealed first, under our feet; perhaps with a
-        # write that arrived in it after we had scanned it.
+        # Another process commits only the oldest sealed token, perhaps with a write that arrived
+        # after our scan.
         if late:
             token = sealed.sealed_tokens[0].encode()
             lake.store.set(token, b"key/late", encode(entry(b"late", "w4")))
@@ -275,7 +275,7 @@ def test_a_hook_sees_every_content_that_is_offered(lake: CommitKit, *, late: boo
     expected = {b"a": "w3", b"b": "w2"} | ({b"late": "w4"} if late else {})
     assert lake.contents(result.commit) == expected
     assert rebuilds() == before + 1
-    # The content may be the same: its parent is another one, and so is the commit.
+    # The content may be the same; parent and commit differ.
     assert len(hooks.proposals) == 2
     assert hooks.proposals[-1].commit == result.commit
 
@@ -296,7 +296,7 @@ def test_a_branch_made_again_in_the_middle_is_not_ours(lake: CommitKit) -> None:
 
 
 class LosesTheReplyToThePublishingSwap:
-    """The first swap of a branch seals it, the second publishes: that one's reply is lost."""
+    """The first swap of a branch seals, the second publishes: lose the second's reply."""
 
     def __init__(self) -> None:
         self.swaps = 0
@@ -330,7 +330,7 @@ def test_a_lost_reply_to_an_empty_commit_does_not_make_two(lake: CommitKit) -> N
     assert head(ours).generation == 2
 
 
-# Nobody stands still
+# Progress
 
 
 def _refuse() -> None:
@@ -417,8 +417,8 @@ def test_a_conditional_create_that_a_commit_under_way_missed_is_written_again(
     under_way: list[tuple[Branch, Commit]] = []
 
     def intercept(call: StoreCall, apply: Callable[[], ResultT]) -> ResultT:
-        # The token is sealed and scanned just before the entry arrives in it, and still named when
-        # the writer looks again.
+        # The token is sealed and scanned just before the entry arrives, and still referenced when
+        # the writer reads again.
         if call.operation == "set_if" and call.key == b"key/a" and not under_way:
             sealed = other.committer._publisher.seal(
                 REPOSITORY, other.branches.get(REPOSITORY, MAIN)
@@ -455,7 +455,7 @@ def test_publishing_takes_only_the_oldest_tokens(lake: CommitKit) -> None:
 def test_a_scan_that_is_too_old_when_its_record_is_stored_is_made_again(
     lake: CommitKit, monkeypatch: pytest.MonkeyPatch, when: str
 ) -> None:
-    """Garbage collection looked meanwhile, and nothing but the old scan names what it had found."""
+    """Garbage collection scanned meanwhile, and only the old scan references its objects."""
     ahead = [0.0]
     real = lake.runtime.monotonic
     monkeypatch.setattr(lake.runtime, "monotonic", lambda: real() + ahead[0])
@@ -481,7 +481,7 @@ def test_a_scan_that_is_too_old_when_its_record_is_stored_is_made_again(
     put(ours, b"a", "old")
     before = rebuilds()
     made = commit(ours).commit
-    if "hook" in when:  # the record was stored before: it protects what the hook has seen
+    if "hook" in when:  # the record was stored before: it protects the commit shown to the hook
         assert hooks.proposals[0].commit == made
         assert lake.contents(made) == {b"a": "old"}
         assert rebuilds() == before
@@ -490,7 +490,7 @@ def test_a_scan_that_is_too_old_when_its_record_is_stored_is_made_again(
         assert rebuilds() == before + 1
 
 
-# Proof that these tests bite: each fails with its rule broken
+# Mutants: each test fails with its rule broken
 
 
 CAUGHT: list[tuple[mutants.Plant, Callable[[CommitKit], None]]] = [
@@ -549,7 +549,7 @@ CAUGHT: list[tuple[mutants.Plant, Callable[[CommitKit], None]]] = [
 def test_a_broken_rule_is_found_out(
     plant: mutants.Plant, scenario: Callable[[CommitKit], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    scenario(CommitKit())  # as it is, it holds
+    scenario(CommitKit())  # passes without a mutant
     plant(monkeypatch)
     with pytest.raises((AssertionError, pytest.fail.Exception)):
         scenario(CommitKit())

@@ -1,7 +1,7 @@
-"""Conditional writes at their turning points: propose, look, confirm.
+"""Conditional writes at their critical points: propose, check, confirm.
 
-Each test stops a writer before or after one of its calls to the store, and lets others act there,
-or loses the reply, or lets the writer die.
+Each test stops a writer before or after one of its calls to the store, and runs other writers
+there, or loses the reply, or lets the writer die.
 """
 
 from collections.abc import Callable
@@ -38,8 +38,8 @@ from tests.simulation.world import DEV, MAIN, entry
 ResultT = TypeVar("ResultT")
 
 _READS_OF_A_PUT = 4
-"""The repository; rules and branch; the same with the cells, now that the branch was seen; and the
-read behind the write."""
+"""The repository; rules and branch; the same with the cells, once the branch was seen; and the read
+after the write."""
 
 KEY = STAGED_PREFIX + b"a"
 QUERY = EntryQuery()
@@ -51,7 +51,7 @@ class Died(BaseException):
 
 
 class Kit(CommitKit):
-    """Counts the pauses of writers instead of sleeping, and can do things there."""
+    """Counts the pauses of writers instead of sleeping, and can run actions there."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -65,11 +65,11 @@ class Kit(CommitKit):
             self.in_pause.pop(0)()
 
     def at(self, number: int, *, before: bool, thing: Callable[[], object]) -> Engine:
-        """Return an engine that does something at its n-th write of the cell."""
+        """Return an engine that runs an action at its n-th write of the cell."""
         return self.engine(store=FaultyStore(self.store, At(number, thing, before=before)))
 
     def dying(self) -> Engine:
-        """Return an engine whose next conditional write of the key dies before it is confirmed."""
+        """Return an engine whose next conditional write of the key dies before confirming."""
         return self.at(2, before=True, thing=partial(raise_, Died()))
 
     @property
@@ -115,13 +115,13 @@ def is_now(name: str) -> Condition:
 
 
 def seal(lake: Kit) -> None:
-    """Seal the staging token; nothing is scanned."""
+    """Seal the staging token without a scan."""
     engine = lake.engine()
     engine.publisher.seal(REPOSITORY, engine.branches.get(REPOSITORY, MAIN))
 
 
 def die(engine: Engine, name: str, condition: Condition) -> None:
-    """Let a writer die while it makes its write."""
+    """Let a writer die during its write."""
     with pytest.raises(Died):
         staging.put(engine, REPOSITORY.id, MAIN, entry(b"a", name), condition=condition)
 
@@ -134,7 +134,7 @@ def raise_(error: BaseException) -> None:
 
 
 def race(lake: Kit) -> list[str]:
-    """Let two create one key, each in another token, while the branch moves; return the winner."""
+    """Two writers create a key in different tokens while the branch moves; return the winner."""
     won: list[str] = []
     moments: list[str] = []
     late: list[Callable[[], object]] = []
@@ -175,7 +175,7 @@ def test_of_two_creators_in_two_tokens_exactly_one_wins(lake: Kit) -> None:
     assert lake.contents(commit(lake.engine()).commit)[b"a"] == won[0]
 
 
-# One call at a time
+# A single writer
 
 
 STEPS = {"propose": 1, "confirm": 2}
@@ -302,7 +302,7 @@ def test_a_proposal_that_a_listing_took_away_is_not_confirmed(lake: Kit) -> None
 
 
 def test_a_proposal_that_a_commit_took_away_is_not_confirmed(lake: Kit) -> None:
-    """It begins again, under the token that is current now."""
+    """The write starts again, under the current token."""
     made: list[dict[bytes, str]] = []
     put(lake.engine(), b"b", "w0")
     engine = lake.at(
@@ -580,8 +580,8 @@ def test_a_put_lets_others_go_first_if_they_always_come_first(lake: Kit) -> None
 def covered(lake: Kit, *meanwhile: Callable[[Reading], object]) -> Engine:
     """Return an engine that is overtaken right after its next write of the key.
 
-    Another writer reads the branch then; a rule is set that forbids both writes; and `meanwhile`
-    happens, given the branch as the other writer read it.
+    Another writer then reads the branch; a rule that forbids both writes is set; and `meanwhile`
+    runs, given the other writer's reading.
     """
 
     def overtake() -> None:
@@ -598,7 +598,7 @@ def covered(lake: Kit, *meanwhile: Callable[[Reading], object]) -> Engine:
 
 
 def test_a_put_that_a_refused_one_has_covered_was_made_in_time(lake: Kit) -> None:
-    """Its writer cannot take it back: the other one does not know that, and puts it back."""
+    """Its writer cannot undo it: the other, unaware of that, restores it."""
     put(lake.engine(), b"a", "old")
 
     def cover(known: Reading) -> None:
@@ -633,7 +633,7 @@ def test_a_forbidden_put_is_taken_back_if_no_other_covers_it(lake: Kit) -> None:
 
 
 def test_a_forbidden_put_that_was_deleted_meanwhile_is_refused(lake: Kit) -> None:
-    """A removal is made without a look at the key, and proves nothing."""
+    """A removal does not read the key, and proves nothing."""
 
     def delete(known: Reading) -> None:
         lake.engine().writer.delete(known, b"a")
@@ -660,7 +660,7 @@ def test_a_put_that_is_refused_when_it_begins_again_is_taken_back(lake: Kit) -> 
     reads: list[bytes] = []
 
     def forbid(call: StoreCall, apply: Callable[[], ResultT]) -> ResultT:
-        """Seal the token behind the write; set a rule when the writer has seen that."""
+        """Seal the token after the write; set a rule once the writer has seen the seal."""
         if call.operation == "get_many":
             reads.append(call.key)
             if len(reads) == _READS_OF_A_PUT + 1:
@@ -679,7 +679,7 @@ def test_a_put_that_is_refused_when_it_begins_again_is_taken_back(lake: Kit) -> 
     assert shown(lake.engine(), b"a") == "old"
 
 
-# Proof that these tests bite: each fails with its rule broken
+# Mutants: each test fails with its rule broken
 
 
 taken_back = test_a_put_that_is_taken_back_goes_whatever_was_proposed_beside_it
@@ -711,7 +711,7 @@ CAUGHT: list[tuple[mutants.Plant, Callable[[Kit], None]]] = [
 def test_a_broken_rule_is_found_out(
     plant: mutants.Plant, scenario: Callable[[Kit], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    scenario(Kit())  # as it is, it holds
+    scenario(Kit())  # passes without a mutant
     plant(monkeypatch)
     with pytest.raises((AssertionError, pytest.fail.Exception, PreconditionFailed)):
         scenario(Kit())

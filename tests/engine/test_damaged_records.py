@@ -1,4 +1,4 @@
-"""The Cleaner beside records that cannot be read: it leaves them alone, and does the rest."""
+"""The Cleaner skips records that cannot be read, and processes the rest."""
 
 import logging
 from collections.abc import Iterator
@@ -73,8 +73,8 @@ def test_a_damaged_record_does_not_stop_the_rest(
     name: bytes,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """Whether it cannot be decoded, or decodes and names nothing."""
-    # It comes before all others of its kind.
+    """Records that cannot be decoded, or decode to invalid names."""
+    # Sorts before all others of its kind.
     store.set(partition, kind.prefix + name, value)
     staging.put(engine, LAKE, MAIN, entry(b"a", "a"))
     HeadChanges(engine).reset(LAKE, MAIN)
@@ -110,7 +110,7 @@ def test_the_claim_that_names_no_repository_is_kept(store: Store, engine: Engine
 
 
 def test_a_token_whose_announcement_names_no_branch_is_kept(store: Store, engine: Engine) -> None:
-    """It may be one that a branch names."""
+    """A branch may reference the token."""
     staging.put(engine, LAKE, MAIN, entry(b"kept", "k"))
     (token, *_) = engine.branches.get(engine.repositories.get(LAKE), MAIN).tokens
     store.set(DROPPED_PARTITION, token.encode(), b"")
@@ -124,7 +124,7 @@ def test_a_token_whose_announcement_names_no_branch_is_kept(store: Store, engine
 def test_the_tokens_of_a_branch_that_cannot_be_read_are_kept(
     store: Store, engine: Engine, value: bytes
 ) -> None:
-    """Nobody knows whether it names them."""
+    """The damaged branch may reference the tokens."""
     staging.put(engine, LAKE, MAIN, entry(b"kept", "k"))
     HeadChanges(engine).reset(LAKE, MAIN)
     repository = engine.repositories.get(LAKE)

@@ -62,7 +62,7 @@ class Dumps(HistoryKit):
         return restore_refs(store or self.store, self.block, RUNTIME, into, manifest.dump_id)
 
     def refusal(self, manifest: DumpManifest, into: Repository) -> str | None:
-        """What a restore says that fails; None if it does not."""
+        """The message of a failed restore, or None if it succeeds."""
         try:
             self.restore(manifest, into)
         except LakebedError as error:
@@ -73,7 +73,7 @@ class Dumps(HistoryKit):
         return self.repository.namespace.address(dump_path(manifest.dump_id, name))
 
     def contents(self, repository: Repository) -> dict[str, Any]:
-        """All refs, without what is drawn anew or noted by the server."""
+        """All refs, without new ids and the server's notes."""
         partition = repository.partition
         return {
             "commits": [
@@ -115,7 +115,7 @@ def _what_the_id_covers(commit: pb.Commit) -> bytes:
 
 
 def small() -> Dumps:
-    """A repository with a merge, a hidden branch, a tag and a commit that nothing names."""
+    """A repository with a merge, a hidden branch, a tag and an unreferenced commit."""
     world = Dumps()
     metarange_id = world.committed().write([])
     root = world.commit(created_us=-5)
@@ -321,7 +321,7 @@ Rows = list[dict[str, Any]]
 
 
 def rewritten(world: Dumps, kind: RefKind, edit: Callable[[Rows], Rows]) -> DumpManifest:
-    """A dump that was made wrong: whole, with all digests right."""
+    """A wrongly made dump: complete, with valid digests."""
     manifest = world.dump()
     files: list[DumpFile] = []
     for file in manifest.files:
@@ -344,7 +344,7 @@ def rewritten(world: Dumps, kind: RefKind, edit: Callable[[Rows], Rows]) -> Dump
 
 
 def with_ids(rows: Rows) -> Rows:
-    """Give each commit the id that its content has."""
+    """Give each commit the id of its content."""
     for row in rows:
         fields = {name: row[name] for name in row if name not in {"id", "created", "metadata"}}
         created_us = round(row["created"].timestamp() * 1e6)
@@ -358,7 +358,7 @@ def edited(column: str, value: object) -> Callable[[Rows], Rows]:
 
 
 def lonely(generation: int, parents: list[str]) -> Callable[[Rows], Rows]:
-    """One more commit, with such a generation and such parents."""
+    """An additional commit with a given generation and parents."""
 
     def edit(rows: Rows) -> Rows:
         more = rows[0] | {
@@ -417,7 +417,7 @@ def test_the_dump_of_a_damaged_store_is_refused() -> None:
 
 
 class FailAt:
-    """Fails the n-th write, before or after it is applied, and everything from there on."""
+    """Fails the n-th write, before or after its application, and all later calls."""
 
     def __init__(self, count: int, *, applied: bool) -> None:
         self._left = count
@@ -495,7 +495,7 @@ def test_a_tag_that_was_made_before_the_restore_went_on_keeps_its_name() -> None
     assert [branch.id for branch in world.branches.list(bare)] == ["main"]
 
 
-# Others at work
+# Concurrent changes
 
 
 def check_restored(world: Dumps, manifest: DumpManifest) -> Repository:
@@ -513,7 +513,7 @@ def check_restored(world: Dumps, manifest: DumpManifest) -> Repository:
 
 
 class BusyStore(MemoryStore):
-    """While commits are scanned, others commit: two in a row between any two pages."""
+    """During a scan of commits, two more are made between any two pages."""
 
     interrupt: Callable[[], None] | None = None
 
@@ -546,7 +546,7 @@ def test_a_dump_that_missed_the_parent_of_a_new_commit_fetches_it() -> None:
     store.interrupt = None
     bare = check_restored(world, manifest)
     restored = {commit.id for commit in world.commits.list(bare)}
-    # Of those made meanwhile some are there, with all that were made before them.
+    # Of commits made meanwhile some are restored, with all of their ancestors.
     present = [commit.id in restored for commit in made]
     assert any(present)
     assert present == sorted(present, reverse=True)
@@ -632,7 +632,7 @@ def test_of_two_dumps_restored_at_once_one_wins() -> None:
     first, second, bare = world.dump(), world.dump(), world.make_repository("bare")
 
     class Overtaking:
-        """Lets the other restore note its dump just before this one does."""
+        """Lets the other restore note its dump just before this one."""
 
         def __call__(self, call: StoreCall, apply: Callable[[], ResultT]) -> ResultT:
             if call.key == b"settings/restored_refs" and call.operation == "set_if":

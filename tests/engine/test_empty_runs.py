@@ -1,4 +1,4 @@
-"""Notes of listings about stretches without entries, and writers that fill such a stretch."""
+"""The skip index of listings, and writers that fill its ranges."""
 
 from collections.abc import Callable
 from functools import partial
@@ -44,7 +44,7 @@ FILLERS: dict[str, Callable[[Engine], None]] = {
 
 
 class Emptying(CommitKit):
-    """A branch whose entries are all deleted, and none of it is committed."""
+    """A branch whose entries are all deleted, without a commit."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -114,7 +114,7 @@ def test_what_is_put_into_a_noted_stretch_is_listed(filler: str) -> None:
 
 @pytest.mark.parametrize("filler", FILLERS)
 def test_what_is_put_behind_a_listing_under_way_is_in_the_next(filler: str) -> None:
-    """The listing has passed the key, and is about to note that nothing is there."""
+    """The listing has passed the key, and is about to record it as empty."""
     lake = Emptying()
 
     def is_note_of_what_was_found(call: StoreCall) -> bool:
@@ -156,7 +156,7 @@ def test_a_run_that_goes_on_over_a_proposal_hides_what_is_confirmed(
 
 
 def test_what_is_put_before_the_search_begins_is_met_by_it() -> None:
-    """The listing has read ahead; it must read again what it says to have looked through."""
+    """The listing has read ahead; it must read its recorded range again."""
     lake = Emptying()
     before = Before(lake.store, lambda call: call.operation == "set_if")
     before.thing = lambda: put(lake.engine(), b"b", "new")
@@ -166,7 +166,7 @@ def test_what_is_put_before_the_search_begins_is_met_by_it() -> None:
 
 
 def test_no_more_is_noted_than_was_sought() -> None:
-    """A search through one directory, behind which nothing follows, ends with the directory."""
+    """A search through one directory, the last one, ends with the directory."""
     lake = CommitKit()
     engine = lake.engine()
     keys = [b"a/%03d" % number for number in range(150)]  # more than the first window

@@ -22,7 +22,7 @@ REQUEST = CommitRequest(committer="tester", message="some")
 
 @pytest.fixture
 def engine() -> Engine:
-    """An engine with a repository that has two branches."""
+    """An engine with a repository and two branches."""
     engine = new_engine()
     engine.repositories.create(LAKE, Namespace.parse("mem://lake/x"), committer="")
     engine.refs.create_branch(LAKE, DEV, MAIN)
@@ -101,7 +101,7 @@ def test_a_cherry_pick_of_what_is_there_already_is_refused(engine: Engine) -> No
 
 
 def test_a_branch_whose_tree_was_emptied_is_merged_into_a_fresh_one(engine: Engine) -> None:
-    """The first commit has no tree at all, which is not the same as an empty one."""
+    """The initial commit has no tree at all, unlike an empty tree."""
     request = MergeRequest(committer="", message="")
     with pytest.raises(NoChanges):
         HeadChanges(engine).merge(LAKE, DEV, MAIN, request)

@@ -54,7 +54,7 @@ MAIN = BranchID("main")
 KEYS = [b"a", b"b", b"d/x", b"d/y", b"e/z"]
 REQUEST = CommitRequest(committer="ann", message="m")
 
-# What a branch or commit holds: the identity of each object by its key.
+# Contents of a branch or commit: the identity of each object by its key.
 Contents = dict[bytes, bytes]
 
 
@@ -65,7 +65,7 @@ class EngineMachine(RuleBasedStateMachine):
     commits: Bundle[CommitID] = Bundle("commits")
 
     url = "memory://"
-    """For a database that several share, with a namespace ``{unique}``."""
+    """For a shared database, with a namespace ``{unique}``."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -96,11 +96,11 @@ class EngineMachine(RuleBasedStateMachine):
         self.held, self.parents = {first: {}}, {first: ()}
 
     def there(self, branch: BranchID) -> BranchID:
-        """A branch that is there: the one that was drawn, unless it was deleted."""
+        """The drawn branch, or an existing one if it was deleted."""
         return branch if branch in self.heads else MAIN
 
     def known(self, commit: CommitID) -> CommitID:
-        """A commit that is there: the one that was drawn, unless its repository was deleted."""
+        """The drawn commit, or an existing one if its repository was deleted."""
         return commit if commit in self.held else self.heads[MAIN]
 
     def head(self, branch: BranchID) -> CommitID:
@@ -127,7 +127,7 @@ class EngineMachine(RuleBasedStateMachine):
 
     @rule(branch=branches, key=st.sampled_from(KEYS), content=st.sampled_from("xyz"))
     def put(self, branch: BranchID, key: bytes, content: str) -> None:
-        """Stage an object; some have the same content, and so the same identity."""
+        """Stage an object; equal contents have equal identities."""
         branch = self.there(branch)
         self.written += 1
         staging.put(self.lake, REPOSITORY, branch, entry(key, f"w{self.written}", content))
@@ -135,7 +135,6 @@ class EngineMachine(RuleBasedStateMachine):
 
     @rule(branch=branches, key=st.sampled_from(KEYS))
     def put_if_absent(self, branch: BranchID, key: bytes) -> None:
-        """Stage an object unless there is one."""
         branch = self.there(branch)
         self.written += 1
         new = entry(key, f"w{self.written}")
@@ -162,7 +161,6 @@ class EngineMachine(RuleBasedStateMachine):
 
     @rule(branch=branches, prefix=st.sampled_from([b"d/", b"", b"a", b"q"]))
     def reset_prefix(self, branch: BranchID, prefix: bytes) -> None:
-        """Discard what is staged below a prefix."""
         branch = self.there(branch)
         HeadChanges(self.lake).reset_prefix(REPOSITORY, branch, prefix)
         for key in KEYS:
@@ -171,7 +169,6 @@ class EngineMachine(RuleBasedStateMachine):
 
     @rule(branch=branches, key=st.sampled_from(KEYS))
     def reset_key(self, branch: BranchID, key: bytes) -> None:
-        """Discard what is staged for one key."""
         branch = self.there(branch)
         HeadChanges(self.lake).reset_object(REPOSITORY, branch, key)
         self.restore(branch, key)
@@ -186,7 +183,6 @@ class EngineMachine(RuleBasedStateMachine):
 
     @rule(target=commits, branch=branches)
     def commit(self, branch: BranchID) -> MultipleResults[CommitID] | CommitID:
-        """Commit what is staged."""
         branch = self.there(branch)
         if self.is_clean(branch):
             with pytest.raises(NoChanges):
@@ -212,7 +208,6 @@ class EngineMachine(RuleBasedStateMachine):
 
     @rule(target=commits, source=branches, branch=branches)
     def merge(self, source: BranchID, branch: BranchID) -> MultipleResults[CommitID] | CommitID:
-        """Merge one branch into another."""
         branch = self.there(branch)
         source = self.there(source)
         base = self.merge_base(self.heads[source], self.heads[branch])
@@ -242,7 +237,7 @@ class EngineMachine(RuleBasedStateMachine):
     def replay(
         self, branch: BranchID, commit: CommitID, undo: bool
     ) -> MultipleResults[CommitID] | CommitID:
-        """Revert a commit, or pick it, against its first parent."""
+        """Revert or cherry-pick a commit against its first parent."""
         branch = self.there(branch)
         commit = self.known(commit)
         if not self.parents[commit]:
@@ -285,7 +280,7 @@ class EngineMachine(RuleBasedStateMachine):
 
     @rule(branch=branches)
     def delete_branch(self, branch: BranchID) -> None:
-        """Delete a branch with what is staged on it; but not the default branch."""
+        """Delete a branch with its staged changes, unless it is the default branch."""
         branch = self.there(branch)
         if branch == MAIN:
             with pytest.raises(DefaultBranch):
@@ -296,10 +291,10 @@ class EngineMachine(RuleBasedStateMachine):
             staging.list_entries(self.lake, REPOSITORY, branch, EntryQuery())
         del self.heads[branch], self.shown[branch]
 
-    @precondition(lambda self: len(self.held) > 4)  # or there would never be much in it
+    @precondition(lambda self: len(self.held) > 4)  # otherwise the history would stay short
     @rule()
     def recreate_repository(self) -> None:
-        """Delete the repository, and make another one of the same name in the same place."""
+        """Delete the repository, and create it again in the same place."""
         self.lake.repositories.delete(REPOSITORY)
         with pytest.raises(RepositoryNotFound):
             staging.get(self.lake, REPOSITORY, MAIN, KEYS[0])
@@ -307,7 +302,7 @@ class EngineMachine(RuleBasedStateMachine):
 
     @rule()
     def restore_from_a_dump(self) -> None:
-        """Lose the repository, and bring it back from a dump: but for what is staged."""
+        """Lose the repository, and restore it from a dump, without staged changes."""
         dump_id = dump(self.lake, REPOSITORY).dump_id
         self.lake.repositories.delete(REPOSITORY)
         self.lake.repositories.create_bare(REPOSITORY, NAMESPACE)
@@ -316,7 +311,7 @@ class EngineMachine(RuleBasedStateMachine):
 
     @rule()
     def clean(self) -> None:
-        """Remove what nothing names; no request is under way, so there is nothing to wait for."""
+        """Remove unreferenced records; no request is running, so there is no wait."""
         counts = [self.cleaner.run_once() for _ in range(3)]
         assert all(each.ran for each in counts)
         assert counts[-1].keys_deleted == 0
@@ -331,11 +326,10 @@ class EngineMachine(RuleBasedStateMachine):
             assert contents(page.items) == self.held[commit]
             self.lake.refs.delete_tag(REPOSITORY, tag.id)
 
-    # What can be seen
+    # Reads
 
     @rule(branch=branches, key=st.sampled_from(KEYS))
     def get(self, branch: BranchID, key: bytes) -> None:
-        """Read one object."""
         branch = self.there(branch)
         try:
             found = staging.get(self.lake, REPOSITORY, branch, key).identity
@@ -373,7 +367,7 @@ class EngineMachine(RuleBasedStateMachine):
 
     @invariant()
     def everything_is_shown(self) -> None:
-        """Every branch shows just what the model shows, and the changes between."""
+        """Every branch shows exactly the model's entries, and its changes."""
         for branch, expected in self.shown.items():
             page = staging.list_entries(self.lake, REPOSITORY, branch, EntryQuery())
             assert contents(page.items) == expected
@@ -386,7 +380,7 @@ class EngineMachine(RuleBasedStateMachine):
         common = self.ancestors(left) & self.ancestors(right)
         repository = self.lake.repositories.get(REPOSITORY)
         found = self.lake.merge_bases.get(repository, left, right).id
-        # The engine's choice among several is its own; it must be a best one.
+        # With several best ancestors, the engine's choice must be one of them.
         assert found in common
         assert not any(found in self.ancestors(other) - {other} for other in common)
         return found
@@ -435,7 +429,7 @@ def test_the_engine_agrees_with_plain_dicts(
     url: str, share: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(EngineMachine, "url", url)
-    # Runs are long: a share of the examples that other properties get.
+    # Runs are long: use a fraction of the usual number of examples.
     examples = settings.default.max_examples // share if settings.default else 1
     run_state_machine_as_test(EngineMachine, settings=settings(max_examples=examples))
 

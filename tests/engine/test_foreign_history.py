@@ -1,4 +1,4 @@
-"""What a repository did not make itself is not its history, and is shown to nobody as such."""
+"""Commits and metaranges of another repository are not part of a repository's history."""
 
 import shutil
 from collections.abc import Iterator
@@ -26,7 +26,7 @@ REQUEST = CommitRequest(committer="tester", message="some")
 
 
 class TwoRepositories:
-    """Two repositories on a real database and a real disk, and engines that share them."""
+    """Two repositories on a real database and a real disk, with engines that share them."""
 
     def __init__(self, folder: Path, store: Store) -> None:
         self.folder = folder
@@ -36,7 +36,7 @@ class TwoRepositories:
             self.create(name)
 
     def another_engine(self) -> Engine:
-        """What another process would have: caches of its own."""
+        """The engine of another process, with its own caches."""
         return new_engine(self._store, open_block(LocalSettings(self.folder)))
 
     def create(self, name: RepositoryID) -> None:
@@ -82,7 +82,7 @@ def test_the_metarange_of_another_repository_is_refused(lake: TwoRepositories) -
     staging.list_entries(lake.engine, THEIRS, MAIN, EntryQuery())  # now it is in the cache
     with pytest.raises(MetaRangeNotFound, match=theirs.metarange_id):
         commit_metarange(lake, theirs.metarange_id)
-    # A file that somebody has put there does not make it ours.
+    # A file in our namespace does not make the metarange ours.
     path = metarange_path(theirs.metarange_id)
     shutil.copy(lake.path(THEIRS, path), lake.path(MINE, path))
     with pytest.raises(MetaRangeNotFound, match=theirs.metarange_id):
@@ -111,7 +111,7 @@ def test_a_metarange_whose_files_are_gone_is_refused(lake: TwoRepositories, fold
     assert lake.engine.branches.get(lake.engine.repositories.get(MINE), MAIN).commit_id == head.id
 
 
-# What one repository knows says nothing of another
+# Caches of one repository say nothing about another
 
 
 def test_a_commit_of_another_repository_is_not_found(lake: TwoRepositories) -> None:
@@ -125,7 +125,7 @@ def test_a_commit_of_another_repository_is_not_found(lake: TwoRepositories) -> N
 def test_a_repository_made_again_at_the_same_place_writes_all_its_files(
     lake: TwoRepositories,
 ) -> None:
-    """Also where another process, which knew the old one, makes the commit."""
+    """Also where another process, which knew the old repository, makes the commit."""
     other = lake.another_engine()
     lake.commit(lake.engine, MINE)
     staging.list_entries(other, MINE, MAIN, EntryQuery())

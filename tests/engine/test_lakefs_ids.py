@@ -1,4 +1,4 @@
-"""Commits that came from lakeFS keep their ids, and the ids can be proved."""
+"""Commits from lakeFS keep their ids, which can be verified."""
 
 import hashlib
 

@@ -1,4 +1,4 @@
-"""Leases: one holder at a time, and a failure at every step leads to a free or a dead lease."""
+"""Leases: one holder at a time; a failure at any step leads to a free or a dead lease."""
 
 from collections.abc import Callable
 from typing import Final
@@ -56,7 +56,7 @@ def holder(store: Store) -> str:
 
 
 class Disturbed:
-    """A store in which one write is disturbed."""
+    """A store with a fault at one write."""
 
     def __init__(self, inner: Store, how: Callable[[Callable[[], object]], None]) -> None:
         self.left = 1

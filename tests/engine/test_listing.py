@@ -1,4 +1,4 @@
-"""Listings of a branch against a plain model, with real ranges; and what they cost."""
+"""Listings of a branch against a plain model, with real ranges; and their costs."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -176,7 +176,7 @@ def test_a_tombstone_is_known_by_its_bytes() -> None:
 
 
 class Reads:
-    """What listings of a lake read from its store."""
+    """Reads of a lake's store by its listings."""
 
     def __init__(self, lake: Staged) -> None:
         self.calls = 0

@@ -157,7 +157,7 @@ def test_a_log_of_objects_and_prefixes(
     made: list[Commit] = []
     held: dict[CommitID, dict[bytes, int]] = {}
     for shape, content in zip(history, contents, strict=False):
-        # Both ways to say that there are no entries: by an empty metarange, and by none.
+        # Both forms of no entries: an empty metarange, and none.
         empty = not content and shape.created_us % 2 == 0
         metarange_id = NO_METARANGE if empty else committed.write([entries_table(rows(content))])
         parents = [made[place] for place in shape.parents]
@@ -192,14 +192,14 @@ def test_a_log_of_an_object_names_the_commit_that_changed_it_and_not_the_merge()
     ours = world.commit(root, metarange_id=without)
     merge = world.commit(ours, change, metarange_id=having)
     assert world.log(merge, LogQuery(keys=(b"a",))) == [change]
-    # Nor is the first commit named, of which nobody can tell what it changed.
+    # Nor is the first commit listed, since it has no parent to compare with.
     first = world.commit(metarange_id=having)
     assert world.log(first, LogQuery(prefixes=(b"a",))) == []
 
 
 @pytest.mark.slow
 def test_a_log_of_one_object_reads_few_ranges() -> None:
-    """Of 200 commits over 100,000 entries, only those count that touched the object's range."""
+    """Of 200 commits over 100,000 entries, only changes of the object's range are read."""
     world = Log(breaks=Breaks(mean_rows=1000))
     committed = world.committed()
     path = "data/{:06}".format

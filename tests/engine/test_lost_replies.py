@@ -1,8 +1,8 @@
-"""An operation that may have changed something never says that nothing changed.
+"""An operation that may have changed something never reports that nothing changed.
 
-One write is applied, its reply is lost, and from then on the store cannot be reached. Or the store
-cannot be reached from some call on. Whichever call that is, an operation whose effect can be seen
-afterwards must not raise `StoreUnavailable`.
+One write is applied, its reply is lost, and the store is unreachable from then on. Or the store is
+unreachable from some call on. In each case, an operation with visible effects must not raise
+`StoreUnavailable`.
 """
 
 from collections.abc import Callable
@@ -36,7 +36,7 @@ ResultT = TypeVar("ResultT")
 
 
 class GrowsStale:
-    """Says that an object is fresh when it is asked before the write, and not when after it."""
+    """Returns True when called before the write, and False after it."""
 
     def __init__(self) -> None:
         self.is_fresh = True
@@ -155,7 +155,7 @@ def test_what_may_have_happened_is_not_denied(name: str) -> None:
 
 
 class GoesAway:
-    """Answers some calls; from then on, the store cannot be reached."""
+    """Answers some calls; from then on, the store is unreachable."""
 
     def __init__(self, calls: int) -> None:
         self.left = calls
@@ -200,7 +200,7 @@ class TakesSomeWrites:
 def test_a_store_that_takes_no_more_writes_is_not_asked_again_and_again(
     name: str, kind: type[StoreUnavailable]
 ) -> None:
-    """Whoever asked is told why, soon: each time that the store is asked may take seconds."""
+    """The caller gets the reason soon, although each call to the store may take seconds."""
     for number in range(20):
         network = TakesSomeWrites(number, kind)
         error, has_effect = try_with(network, name)

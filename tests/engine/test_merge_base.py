@@ -13,7 +13,7 @@ from tests.engine.histories import RUNTIME, HistoryKit, Shape, ancestry, shapes
 
 
 class WatchedCommits(Commits):
-    """Commits that note which are asked for; one of them may not be found."""
+    """Commits that record reads; one of them may be missing."""
 
     def __init__(self, world: HistoryKit) -> None:
         super().__init__(world.store, RUNTIME)
@@ -28,7 +28,7 @@ class WatchedCommits(Commits):
 
 
 def naive(commits: Sequence[Commit], left: Commit, right: Commit) -> Commit | None:
-    """Of the common ancestors that no other common one descends from, the first by the rule."""
+    """Of the common ancestors that no other descends from, the first by rank."""
     reached = ancestry(commits)
     common = reached[left.id] & reached[right.id]
     lesser = {ancestor for each in common for ancestor in reached[each] - {each}}
@@ -38,7 +38,7 @@ def naive(commits: Sequence[Commit], left: Commit, right: Commit) -> Commit | No
 
 
 def find(world: HistoryKit, left: Commit, right: Commit) -> Commit | None:
-    """Search with nothing remembered."""
+    """Search with an empty cache."""
     return MergeBases(world.commits, RUNTIME).find(world.repository, left.id, right.id)
 
 
@@ -58,13 +58,13 @@ def test_the_merge_base_agrees_with_sets_of_ancestors(
 
 @given(shapes(), st.data())
 def test_what_is_remembered_changes_no_answer(history: list[Shape], data: st.DataObject) -> None:
-    """Some searches are broken off, by a commit that is not found at that moment."""
+    """Some searches are interrupted by a missing commit."""
     world = HistoryKit()
     commits = world.build(history)
     watched = WatchedCommits(world)
     bases = MergeBases(watched, RUNTIME)
     places = st.integers(0, len(commits) - 1)
-    # Heads mostly move on: then what is remembered of an older one is used.
+    # Heads mostly move on: then the cache of an older head is used.
     heads = sorted(data.draw(st.lists(places, max_size=20)))
     heads += data.draw(st.lists(places, max_size=5))
     for place in heads:

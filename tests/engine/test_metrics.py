@@ -1,4 +1,4 @@
-"""Each metric of the engine moves; that of rebuilds in the tests of the commit protocol."""
+"""Each metric of the engine moves; rebuilds are tested with the commit protocol."""
 
 from collections.abc import Callable
 from pathlib import Path

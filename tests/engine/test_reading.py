@@ -1,4 +1,4 @@
-"""Reads in one call to the store: as quick as they are meant to be, and never wrong by a guess."""
+"""Reads in one store call: as fast as intended, and never wrong by a guess."""
 
 from collections.abc import Callable
 from typing import TypeVar
@@ -27,13 +27,13 @@ COMMIT = CommitRequest(committer="ann", message="m")
 
 
 class Piecemeal(FaultyStore):
-    """Makes bulk calls key by key, with room for others in between."""
+    """Splits bulk calls into single reads, with other actions in between."""
 
     get_many = Store.get_many
 
 
 class ReaderAndWriter:
-    """A repository, a process that reads, and another that does things meanwhile."""
+    """A repository, a reading process, and another that changes records meanwhile."""
 
     def __init__(self) -> None:
         runtime = ThreadRuntime()
@@ -62,7 +62,7 @@ class ReaderAndWriter:
         return [item.address for item in page.items if isinstance(item, Entry)]
 
     def read_piecemeal(self, before_call: dict[int, Callable[[], object]]) -> str:
-        """Read as a process that has seen the branch, with things done before some calls."""
+        """Read as a process that has seen the branch, with actions before some calls."""
         reader = new_engine(Piecemeal(self.store, self._intercept), self.block)
         staging.get(reader, NAME, MAIN, b"key")
         self.calls.clear()

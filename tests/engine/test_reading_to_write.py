@@ -1,4 +1,4 @@
-"""What a write goes by, read in one call: never wrong by what the process has seen before."""
+"""The reading of a write, in one store call: never wrong by earlier readings of the process."""
 
 from collections.abc import Callable
 from typing import TypeVar
@@ -34,13 +34,13 @@ COMMIT = CommitRequest(committer="ann", message="m", allow_empty=True)
 
 
 class Piecemeal(FaultyStore):
-    """Makes bulk calls key by key, with room for others in between."""
+    """Splits bulk calls into single reads, with other actions in between."""
 
     get_many = Store.get_many
 
 
 class TwoProcesses:
-    """A writer that has seen the branch, and another process that does things meanwhile."""
+    """A writer that has seen the branch, and another process that changes records meanwhile."""
 
     def __init__(self) -> None:
         runtime = ThreadRuntime()
@@ -165,7 +165,7 @@ def test_a_commit_meanwhile_loses_no_write(lake: TwoProcesses, call: int) -> Non
 def test_a_condition_is_judged_by_what_others_wrote_meanwhile(
     lake: TwoProcesses, call: int
 ) -> None:
-    """Whatever came between two reads of one call, the writer does not write over it."""
+    """A change between two reads of one call is not overwritten."""
 
     def write_and_commit() -> None:
         staging.put(lake.other, NAME, MAIN, entry(b"new key", "theirs"))

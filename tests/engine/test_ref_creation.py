@@ -1,4 +1,4 @@
-"""Names of branches and tags: one kind has a name, the other is refused (simulated elsewhere)."""
+"""Names of branches and tags: each belongs to one kind (simulated elsewhere)."""
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -68,7 +68,7 @@ def test_a_name_is_that_of_a_branch_or_of_a_tag(engine: Engine) -> None:
 
 
 class Asked(Hooks):
-    """Counts how often it was asked whether a branch may be made."""
+    """Counts the calls before creations of branches."""
 
     def __init__(self) -> None:
         self.names: list[str] = []
@@ -104,7 +104,7 @@ def test_a_name_is_free_for_the_other_kind_after_a_deletion(engine: Engine) -> N
 
 
 def test_many_who_race_for_a_name_leave_it_to_one(engine: Engine) -> None:
-    """With real threads: one gets it, the others are told so, and nobody gives up."""
+    """With real threads: one creation wins, the others are refused, and none gives up."""
 
     def create(place: int, name: str) -> bool:
         make = engine.refs.create_branch if place % 2 else engine.refs.create_tag
@@ -120,7 +120,7 @@ def test_many_who_race_for_a_name_leave_it_to_one(engine: Engine) -> None:
 
 
 def test_what_is_only_being_created_is_not_found(engine: Engine, store: Store) -> None:
-    """A creator died on the way: nobody sees what it left, and it is in nobody's way."""
+    """A dead creator's record is invisible and blocks no other creation."""
     repository = engine.repositories.get(LAKE)
     head = engine.branches.get(repository, MAIN).commit_id
     branch = pb.Branch(commit_id=head, staging_token="t", state=CREATING)
@@ -177,7 +177,7 @@ def test_a_creation_costs_few_calls_to_the_store() -> None:
 @pytest.mark.parametrize("kind", ["branch", "tag"])
 @pytest.mark.parametrize("what", ["source", "repository", "recreated", "mark", "other", "own"])
 def test_a_creation_goes_by_nothing_that_has_changed(what: str, kind: str) -> None:
-    """Another process changes something; this one has not seen that."""
+    """Another process changes a record unknown to this one."""
     store = open_store("memory://")
     block = open_block(MemorySettings())
     engine, other = new_lake(store, block=block), new_engine(store, block)
@@ -218,7 +218,7 @@ def test_a_creation_goes_by_nothing_that_has_changed(what: str, kind: str) -> No
 
 
 def test_a_creation_finds_a_source_that_became_a_tag(engine: Engine, store: Store) -> None:
-    """The branch that this process has seen was deleted, and a tag of that name was made."""
+    """The branch last seen by this process was replaced by a tag of the same name."""
     engine.refs.create_branch(LAKE, DEV, MAIN)
     other = new_engine(store, open_block(MemorySettings()))
     other.refs.delete_branch(LAKE, DEV)
@@ -230,7 +230,7 @@ def test_a_creation_finds_a_source_that_became_a_tag(engine: Engine, store: Stor
 
 @pytest.mark.parametrize("state", [pb.REF_STATE_DELETING, 9])
 def test_a_state_that_readers_do_not_find(engine: Engine, store: Store, state: int) -> None:
-    """The name is taken, and what the record references stays."""
+    """The name is taken, and the record's references are kept."""
     repository = engine.repositories.get(LAKE)
     head = engine.branches.get(repository, MAIN).commit_id
     branch = pb.Branch(commit_id=head, staging_token="t", unique_id="u")

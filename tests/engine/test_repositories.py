@@ -1,4 +1,4 @@
-"""Repositories over real parts: what they answer, and what lies in the store afterwards."""
+"""Repositories over real parts: results, and records in the store afterwards."""
 
 import json
 from collections.abc import Iterator
@@ -70,7 +70,7 @@ class Parts:
     cleaner: Cleaner
 
     def partitions(self, *names: bytes) -> dict[bytes, int]:
-        """How many keys some partitions hold."""
+        """Number of keys in some partitions."""
         return {name: len(list(self.store.scan(name))) for name in names}
 
 
@@ -180,7 +180,7 @@ def test_a_namespace_is_taken_with_all_above_and_below(parts: Parts, path: str) 
         create(parts, "sea", path)
     with pytest.raises(RepositoryNotFound):
         parts.repositories.get(RepositoryID("sea"))
-    create(parts, "sea", "elsewhere")  # the refusal left nothing in the way
+    create(parts, "sea", "elsewhere")  # the refusal left no claim
 
 
 @pytest.mark.parametrize("path", ["a/bc", "a/b-2", "b", "a//b"])
@@ -338,7 +338,7 @@ def test_a_dead_creation_is_ended_by_anyone_in_an_hour(parts: Parts) -> None:
 
 
 def leave_initial(parts: Parts) -> None:
-    """Leave what a creator leaves that died after its claim."""
+    """Leave the records of a creator that died after its claim."""
     Records(parts.store, RECORDS, GRAVELER).set(
         b"lake",
         pb.Repository(

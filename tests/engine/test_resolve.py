@@ -103,7 +103,7 @@ def test_a_branch_wins_over_a_tag_and_both_over_the_beginning_of_an_id(refs: Ref
     refs.branches.delete(refs.repository, BranchID(name))
     refs.tags.create(refs.repository, TagID(name), refs.second.id)
     assert refs.commit_id(name) == refs.second.id
-    # As a Lakebed that did not know that a name is one kind's may have left it.
+    # As left by a version that allowed a branch and a tag of one name.
     message = pb.Branch(commit_id=refs.root.id, staging_token="token", state=LIVE)
     Records(refs.store, BRANCHES, refs.repository.partition).set(name.encode(), message)
     assert refs.commit_id(name) == refs.root.id
@@ -111,7 +111,7 @@ def test_a_branch_wins_over_a_tag_and_both_over_the_beginning_of_an_id(refs: Ref
 
 
 def test_an_id_means_its_commit_and_nothing_else_may_be_called_so(refs: Refs) -> None:
-    # As a Lakebed that did not know this rule may have left it.
+    # As left by a version without this rule.
     refs.tags.create(refs.repository, TagID(refs.side.id), refs.second.id)
     assert refs.commit_id(refs.side.id) == refs.side.id
     refs.tags.delete(refs.repository, refs.tags.get(refs.repository, TagID(refs.side.id)))

@@ -1,4 +1,4 @@
-"""Callers share a read that begins after they asked, and never one that was under way by then."""
+"""Callers share a read that begins after their calls, never one already in progress."""
 
 import threading
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -14,7 +14,7 @@ PATIENCE_SECONDS = 60
 
 
 class Scene(ThreadRuntime):
-    """Reads that end when they are let go, and a count of the callers who wait for one."""
+    """Reads that end on command, and a count of waiting callers."""
 
     def __init__(self) -> None:
         self.reads = 0
@@ -22,12 +22,12 @@ class Scene(ThreadRuntime):
         self.gate = threading.Semaphore(0)
         self.failing: set[int] = set()
         self.broken_off: set[int] = set()
-        """Who of those that wait, by number, is broken off when it is let go, as by Ctrl-C."""
+        """Numbers of the waiting callers to interrupt when released, as by Ctrl-C."""
         self.break_off = threading.Event()
         self.breaks_off_at_lock = False
-        """Whether the next one to leave a lock is broken off there."""
+        """Whether the next caller to leave a lock is interrupted there."""
         self.interrupted: set[int] = set()
-        """Reads that are broken off."""
+        """Reads to interrupt."""
         self._lock = threading.Lock()
         self.shared: SharedReads[str, int] = SharedReads(self, self._read)
 
@@ -79,7 +79,7 @@ class Scene(ThreadRuntime):
     def ask_while_one_reads(
         self, pool: ThreadPoolExecutor, *, others: int
     ) -> tuple["Future[int]", list["Future[int]"]]:
-        """Let one caller begin to read, and then others ask for the same."""
+        """Let one caller begin to read, and more call for the same key."""
         first = pool.submit(self.shared.get, "key")
         eventually(lambda: self.reads == 1)
         rest = [pool.submit(self.shared.get, "key") for _ in range(others)]
@@ -191,7 +191,7 @@ def test_who_is_broken_off_while_it_reads_leaves_it_to_the_others() -> None:
 
 @pytest.mark.parametrize("others", [0, 1])
 def test_who_is_broken_off_as_soon_as_it_is_known_reads_nothing(others: int) -> None:
-    """Whether it is the first to ask, or asks while another one reads."""
+    """As the first caller, or during another's read."""
     scene = Scene()
     with ThreadPoolExecutor(8) as pool:
         begun = [pool.submit(scene.shared.get, "key") for _ in range(others)]

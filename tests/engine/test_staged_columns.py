@@ -1,4 +1,4 @@
-"""Staged values as columns: the same as the general parser makes of them, or left to it."""
+"""Staged values as columns: equal to the general parser's result, or left to it."""
 
 import tracemalloc
 from dataclasses import replace
@@ -63,7 +63,7 @@ def columns_of(values: list[bytes]) -> pa.Table | None:
 
 
 def assert_same(found: pa.Table, expected: pa.Table) -> None:
-    """The pairs of metadata may come in another order: the committed form puts them into one."""
+    """The pairs of metadata may come in another order: the committed form sorts them."""
     names = [name for name in expected.column_names if name != "metadata"]
     assert found.select(names).equals(expected.select(names))
     for ours, theirs in zip(found["metadata"], expected["metadata"], strict=True):
@@ -99,12 +99,12 @@ def test_damaged_values_are_left_to_the_general_parser_or_read_alike(
     values[place] = bytes(damaged[: data.draw(st.integers(0, len(damaged)))])
     found = columns_of(values)
     if found is not None:
-        # What could be read is what the general parser reads, too: it does not refuse it.
+        # Values read as columns can also be read by the general parser.
         assert_same(found, _parse_one_by_one(page_of(values)))
 
 
 def test_numbers_of_every_length_are_read() -> None:
-    """Also where numbers of all lengths are in one page, and where only some have long ones."""
+    """Also with numbers of all lengths in a page, and with few long ones."""
     edges = [2 ** (7 * count) + more for count in range(1, 9) for more in (-1, 0)]
     sizes = [0, 1, *edges, 2**63 - 1]
     times = [datetime(year, 1, 1, tzinfo=UTC) for year in (1, 1969, 1970, 2026, 9999)]

@@ -1,6 +1,6 @@
-"""How many calls to the store and the storage operations make one after the other.
+"""Numbers of sequential calls to the store and the storage by operation.
 
-On a database in the network each of them costs a round trip, and each write a sync to a disk.
+On a database in the network each costs a round trip, and each write a sync to a disk.
 """
 
 from collections.abc import Callable
@@ -50,12 +50,12 @@ class Lake:
         HeadChanges(engine).commit(LAKE, MAIN, REQUEST)
 
     def process(self) -> Engine:
-        """Return the engine of a process that has read nothing yet."""
+        """Return the engine of a new process."""
         runtime = StepRuntime(self.steps)
         return Engine(self.store, self._block, runtime=runtime, build_large=refuse_large)
 
     def count(self, operation: Callable[[], object]) -> Steps:
-        """Return what an operation takes."""
+        """Return the calls of an operation."""
         self.steps.clear()
         operation()
         return self.steps
@@ -182,7 +182,7 @@ def test_a_log(lake: Lake) -> None:
     first = log()
     assert len(first.commits) == 2
     steps = lake.count(log)
-    assert steps.calls == ["get_many"]  # where the branch is; what led there does not change
+    assert steps.calls == ["get_many"]  # for the branch; its history does not change
     assert log() is first
     staging.put(engine, LAKE, MAIN, entry(b"new", "1"))
     made = HeadChanges(engine).commit(LAKE, MAIN, REQUEST).commit

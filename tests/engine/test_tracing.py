@@ -18,7 +18,7 @@ MAIN = BranchID("main")
 
 @pytest.fixture
 def spans() -> Iterator[list[str]]:
-    """The names of all spans that are begun."""
+    """The names of all spans begun."""
     begun: list[str] = []
 
     @contextmanager

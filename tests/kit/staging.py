@@ -45,7 +45,7 @@ def open_to_put(
     """Return the branch, if a write that begins now would not be refused, as uploads ask it."""
     known = engine.readings.to_write(repository, branch, key)
     if condition is not None:
-        check_condition(condition, key, engine.reader.look(known, key)[0])
+        check_condition(condition, key, engine.reader.effective_entry(known, key)[0])
     return known
 
 

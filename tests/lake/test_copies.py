@@ -214,7 +214,7 @@ def test_metadata_of_an_object_that_is_replaced_meanwhile(
 ) -> None:
     """The new content is not lost to one who only wanted other metadata."""
     lake.upload(b"a", "one")
-    look = lake.engine.reader.look
+    look = lake.engine.reader.effective_entry
     read: list[object] = []
 
     def read_and_be_overtaken(*args: Any) -> object:
@@ -224,7 +224,7 @@ def test_metadata_of_an_object_that_is_replaced_meanwhile(
             lake.upload(b"a", "two")
         return found
 
-    monkeypatch.setattr(lake.engine.reader, "look", read_and_be_overtaken)
+    monkeypatch.setattr(lake.engine.reader, "effective_entry", read_and_be_overtaken)
     lake.catalog.copies.set_metadata(REPOSITORY, MAIN, b"a", {"k": "v"})
     monkeypatch.undo()
     assert lake.text("main", b"a") == "two"

@@ -194,14 +194,14 @@ def test_a_link_that_is_ended_while_it_is_staged_is_taken_back(
     given = give_out(lake)
     lake.upload(b"a", "before")
     (upload,) = lake.reclaim.unfinished.list(REPOSITORY)
-    look_again = Writer._look_again
+    reread = Writer._reread
 
     def end_first(self: Writer, *args: Any) -> Reading:
         assert lake.text("main", b"a") == "linked"
         lake.reclaim.unfinished.end(REPOSITORY, upload.id)
-        return look_again(self, *args)
+        return reread(self, *args)
 
-    monkeypatch.setattr(Writer, "_look_again", end_first)
+    monkeypatch.setattr(Writer, "_reread", end_first)
     with pytest.raises(Stale):
         link(lake, given)
     assert lake.text("main", b"a") == "before"

@@ -333,7 +333,7 @@ def test_objects_that_another_repository_references_are_not_adopted(
     place = reference(other, old_object(opened, "data/x"))
     with pytest.raises(CannotAdopt, match=f"{place} of repository other references 'x'"):
         adopt(opened.engine, "lake")
-    found = opened.engine.repositories.around(Address.parse(f"{OLD}data/x"))
+    found = opened.engine.repositories.owners_of(Address.parse(f"{OLD}data/x"))
     assert found == (None, None), "a refusal leaves no claim"
     opened.engine.repositories.delete(other.name)
     adopt(opened.engine, "lake")
@@ -416,8 +416,8 @@ def test_nothing_is_staged_from_what_a_deleted_repository_had_adopted(lake: GCLa
     with pytest.raises(AddressClosed):
         opened.catalog.external.stage(other, MAIN, b"x", address, checksum="", size=1)
     repositories = opened.engine.repositories
-    assert repositories.left_near(Namespace.parse(f"{OLD}data/p/")) == "lake"
-    assert repositories.left_near(Namespace.parse(OLD)) == "lake"
+    assert repositories.former_owner(Namespace.parse(f"{OLD}data/p/")) == "lake"
+    assert repositories.former_owner(Namespace.parse(OLD)) == "lake"
 
 
 def test_a_deletion_during_the_check_of_an_address_is_seen(
@@ -426,15 +426,15 @@ def test_a_deletion_during_the_check_of_an_address_is_seen(
     opened = lake.lake
     repositories = opened.engine.repositories
     address = opened.repository.namespace.address("data/x")
-    lives = repositories._removal.lives
+    lives = repositories._removal.is_live
 
     def delete_first(claimant: Claimant) -> bool:
         monkeypatch.undo()
         repositories.delete(REPOSITORY)
         return lives(claimant)
 
-    monkeypatch.setattr(repositories._removal, "lives", delete_first)
-    assert repositories.around(address) == (None, "lake")
+    monkeypatch.setattr(repositories._removal, "is_live", delete_first)
+    assert repositories.owners_of(address) == (None, "lake")
 
 
 @pytest.mark.parametrize(

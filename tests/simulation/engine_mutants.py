@@ -13,7 +13,7 @@ from lakebed.base.runtime import Event
 from lakebed.engine import records_pb2 as pb
 from lakebed.engine.commits.commit import Committer, _Build
 from lakebed.engine.commits.publish import Publisher, _without
-from lakebed.engine.commits.requests import HELP, CommitProposals, CommitRequest, CommitResult
+from lakebed.engine.commits.requests import LEFTOVERS, CommitProposals, CommitRequest, CommitResult
 from lakebed.engine.commits.reset import Resetter
 from lakebed.engine.errors import NotUnique, PreconditionFailed
 from lakebed.engine.keys import BRANCHES, CREATING, LIVE, STAGED_PREFIX
@@ -63,9 +63,9 @@ AnyCreation = _Creation[pb.Branch, pb.Tag]
 
 def no_second_read(monkeypatch: pytest.MonkeyPatch) -> None:
     """A writer acknowledges without looking at the branch again."""
-    look = Writer._look_again
+    look = Writer._reread
 
-    def look_again(self: Writer, known: Reading, *args: Any, **options: Any) -> Reading:
+    def reread(self: Writer, known: Reading, *args: Any, **options: Any) -> Reading:
         if options.get("applied", True):
             return known._replace(cells=None)
         return look(self, known, *args, **options)
@@ -74,7 +74,7 @@ def no_second_read(monkeypatch: pytest.MonkeyPatch) -> None:
         token = known.branch.staging_token
         self._store.set(token.encode(), STAGED_PREFIX + key, TOMBSTONE)
 
-    monkeypatch.setattr(Writer, "_look_again", look_again)
+    monkeypatch.setattr(Writer, "_reread", reread)
     monkeypatch.setattr(Writer, "delete", delete)
 
 
@@ -84,15 +84,15 @@ def no_second_read(monkeypatch: pytest.MonkeyPatch) -> None:
 def _look_after_proposing(
     monkeypatch: pytest.MonkeyPatch, judge: Callable[[Branch, Branch], Branch]
 ) -> None:
-    look = Writer._look_again
+    look = Writer._reread
 
-    def look_again(self: Writer, known: Reading, *args: Any, **options: Any) -> Reading:
+    def reread(self: Writer, known: Reading, *args: Any, **options: Any) -> Reading:
         after = look(self, known, *args, **options)
         if options.get("applied", True):
             return after
         return after._replace(found=judge(known.branch, after.branch))
 
-    monkeypatch.setattr(Writer, "_look_again", look_again)
+    monkeypatch.setattr(Writer, "_reread", reread)
 
 
 def no_second_look(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -147,7 +147,7 @@ def _look_into_own_cells(monkeypatch: pytest.MonkeyPatch) -> None:
             return self._reader.committed(known.repository, branch.commit_id, key), found[0]
         return decode(key, value), found[0]
 
-    monkeypatch.setattr(Writer, "_look", look)
+    monkeypatch.setattr(Writer, "_effective_entry", look)
 
 
 def readers_pass_over(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -177,7 +177,7 @@ def _swap(writer: Writer, branch: Branch, key: bytes, value: bytes, predicate: P
 
 def others_confirm(monkeypatch: pytest.MonkeyPatch) -> None:
     """A conditional writer that meets another's proposal confirms it, if the branch is the same."""
-    look = Writer._look
+    look = Writer._effective_entry
 
     def look_and_confirm(
         self: Writer, known: Reading, key: bytes
@@ -191,7 +191,7 @@ def others_confirm(monkeypatch: pytest.MonkeyPatch) -> None:
             _swap(self, branch, key, proposed.proposal.SerializeToString(), cell.predicate)
         return look(self, known._replace(cells=None), key)
 
-    monkeypatch.setattr(Writer, "_look", look_and_confirm)
+    monkeypatch.setattr(Writer, "_effective_entry", look_and_confirm)
 
 
 def refuse_after_a_lost_confirmation(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -433,12 +433,12 @@ class _Forgetful(FaultyStore):
 
 def take_away_under_a_new_version(monkeypatch: pytest.MonkeyPatch) -> None:
     """Taking a proposal away writes the value beside it as if it were a new one."""
-    take_away = cells.take_away
+    remove_proposal = cells.remove_proposal
 
     def forget(store: Store, token: StagingToken, item: Item) -> None:
-        take_away(_Forgetful(store, lambda _call, apply: apply()), token, item)
+        remove_proposal(_Forgetful(store, lambda _call, apply: apply()), token, item)
 
-    monkeypatch.setattr(cells, "take_away", forget)
+    monkeypatch.setattr(cells, "remove_proposal", forget)
 
 
 # Reads
@@ -524,7 +524,9 @@ def commit_what_others_sealed(monkeypatch: pytest.MonkeyPatch) -> None:
     ) -> CommitResult:
         current = known or self._branches.get(repository, branch)
         if len(current.sealed_tokens) >= self._settings.sealed_tokens_max:
-            result = self._commit_sealed(CommitProposals.begin(repository, "commit", HELP), current)
+            result = self._commit_sealed(
+                CommitProposals.begin(repository, "commit", LEFTOVERS), current
+            )
             if result is not None:
                 return result
         return commit(self, repository, branch, request)
@@ -535,7 +537,7 @@ def commit_what_others_sealed(monkeypatch: pytest.MonkeyPatch) -> None:
 def infer_success_from_absence(monkeypatch: pytest.MonkeyPatch) -> None:
     """A committer whose tokens are gone concludes that someone has committed them."""
 
-    def find_taker(
+    def find_consumer(
         self: Publisher,
         repository: Repository,
         branch: Branch,
@@ -546,7 +548,7 @@ def infer_success_from_absence(monkeypatch: pytest.MonkeyPatch) -> None:
         del over
         return self._commits.get(repository, branch.commit_id)
 
-    monkeypatch.setattr(Publisher, "find_taker", find_taker)
+    monkeypatch.setattr(Publisher, "find_consumer", find_consumer)
 
 
 def take_a_lost_reply_for_failure(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -563,7 +565,7 @@ def take_a_lost_reply_for_failure(monkeypatch: pytest.MonkeyPatch) -> None:
         try:
             self._branches.change(repository, branch, commit_id=commit.id, sealed_tokens=rest)
         except (PredicateFailed, OutcomeUnknown):
-            return self.look_again(repository, branch)
+            return self.reread(repository, branch)
         return None
 
     monkeypatch.setattr(Publisher, "publish", publish)

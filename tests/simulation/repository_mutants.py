@@ -8,7 +8,7 @@ from lakebed.block import Namespace
 from lakebed.engine import records_pb2 as pb
 from lakebed.engine.errors import NotUnique
 from lakebed.engine.model import Repository, RepositoryID, repository_partition
-from lakebed.engine.repositories.claims import Claimant, Claims, Lives, _refuse_if_alive
+from lakebed.engine.repositories.claims import Claimant, Claims, IsLive, _refuse_live
 from lakebed.engine.repositories.owner import Owners, installation_id
 from lakebed.engine.repositories.removal import ACTIVE, Removal, RepositoryRecord
 from lakebed.engine.repositories.repositories import Repositories, _repository
@@ -27,20 +27,20 @@ class ClaimsBeforeRecord(Repositories):
         message: pb.Repository,
         populate: Callable[[Repository], None],
     ) -> Repository:
-        if self._removal.settle(repository) is not None:
+        if self._removal.find_current(repository) is not None:
             raise NotUnique(repository)
         message.unique_id = new_unique_id(self._runtime)
         message.created_us = now_us(self._runtime)
         claimant = Claimant(repository, UniqueID(message.unique_id))
         namespace = Namespace.parse(message.storage_namespace)
-        self._claims.take(namespace, claimant, self._removal.lives)
+        self._claims.take(namespace, claimant, self._removal.is_live)
         try:
             version = self._records.set_if(repository.encode(), message, ABSENT)
         except PredicateFailed:
             self._claims.release(namespace, claimant)
             raise NotUnique(repository) from None
         record = Record(repository.encode(), message, version)
-        self._owners.take(namespace, claimant, self._removal.lives)
+        self._owners.take(namespace, claimant, self._removal.is_live)
         populate(_repository(record))
         return self._activate(record)
 
@@ -55,10 +55,10 @@ class ActivatesBlindly(Repositories):
 
 
 class _LooksBeforeClaiming(Claims):
-    def take(self, namespace: Namespace, claimant: Claimant, lives: Lives) -> None:
+    def take(self, namespace: Namespace, claimant: Claimant, is_live: IsLive) -> None:
         for record in self._neighbours(namespace):
-            _refuse_if_alive(namespace, record, lives)
-        self._claim(namespace, claimant, lives)
+            _refuse_live(namespace, record, is_live)
+        self._claim(namespace, claimant, is_live)
 
 
 def look_before_claiming(repositories: Repositories, cleaner: Cleaner) -> None:
@@ -91,7 +91,7 @@ def delete_record_blindly(repositories: Repositories, cleaner: Cleaner) -> None:
 
 
 class _WritesOwnerBlindly(Owners):
-    def take(self, namespace: Namespace, claimant: Claimant, lives: Lives) -> None:
+    def take(self, namespace: Namespace, claimant: Claimant, is_live: IsLive) -> None:
         installation = installation_id(self._store, self._runtime)
         owner = Owner(installation, claimant.repository, claimant.unique_id)
         self._block.put(namespace.address(OWNER_PATH), [encode_owner(owner)])

@@ -88,7 +88,7 @@ def test_publishing_over_a_head_that_moved(monkeypatch: pytest.MonkeyPatch) -> N
             try:
                 self._branches.change(repository, branch, commit_id=commit.id)
             except PredicateFailed:
-                branch = self.look_again(repository, branch)
+                branch = self.reread(repository, branch)
             else:
                 return None
         return branch
@@ -136,5 +136,5 @@ def test_commits_that_are_not_noted(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.slow
 def test_looking_without_touching_the_branch(monkeypatch: pytest.MonkeyPatch) -> None:
     """A swap of the branch that is still on its way lands after whoever takes over has looked."""
-    monkeypatch.setattr(Publisher, "_touch", Publisher.look_again)
+    monkeypatch.setattr(Publisher, "_touch", Publisher.reread)
     assert fails("duels", first=100)

@@ -89,7 +89,7 @@ def go_by_the_old_rules(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def name_without_a_look(monkeypatch: pytest.MonkeyPatch) -> None:
     """New refs and moves do not look at the mark of a commit."""
-    monkeypatch.setattr(Marks, "let_name", lambda *_args: None)
+    monkeypatch.setattr(Marks, "admit_ref", lambda *_args: None)
 
 
 def purge_without_marks(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -66,7 +66,7 @@ def fails() -> bool:
 @pytest.mark.slow
 def test_looking_without_touching_the_branch(monkeypatch: pytest.MonkeyPatch) -> None:
     """A swap of the branch that is still on its way lands after the pull request was reopened."""
-    monkeypatch.setattr(Publisher, "_touch", Publisher.look_again)
+    monkeypatch.setattr(Publisher, "_touch", Publisher.reread)
     assert fails()
 
 
@@ -92,7 +92,7 @@ def test_a_status_that_is_set_before_the_merge(monkeypatch: pytest.MonkeyPatch) 
 @pytest.mark.slow
 def test_a_merge_that_goes_on_after_it_was_taken_over(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without marks, whoever lost a merge to another takes the other's for its own."""
-    monkeypatch.setattr(LeasedPull, "_is_ours", LeasedPull._goes_on)
+    monkeypatch.setattr(LeasedPull, "_is_ours", LeasedPull._is_running)
     assert fails()
 
 

@@ -79,23 +79,23 @@ def test_a_branch_may_be_elsewhere_meanwhile(operation: Operation) -> None:
 
 def name_without_a_look(monkeypatch: pytest.MonkeyPatch) -> None:
     """New refs and moves do not look at the mark."""
-    monkeypatch.setattr(Marks, "let_name", lambda *_args: None)
+    monkeypatch.setattr(Marks, "admit_ref", lambda *_args: None)
 
 
 def look_before_naming(monkeypatch: pytest.MonkeyPatch) -> None:
     """A new ref looks at the mark, and is written afterwards."""
-    let_name, run = Marks.let_name, _Creation.run
+    admit_ref, run = Marks.admit_ref, _Creation.run
 
     def run_after_look(
         self: Any, message: Any, look: CreationReads | None, **options: Any
     ) -> Version:
         commit_id = CommitID(message.commit_id)
         (item,) = self._store.get_many([self._marks.place(self._repository, commit_id)])
-        let_name(self._marks, self._repository, commit_id, item)
+        admit_ref(self._marks, self._repository, commit_id, item)
         return run(self, message, look, **options)
 
     monkeypatch.setattr(_Creation, "run", run_after_look)
-    monkeypatch.setattr(Marks, "let_name", lambda *_args: None)
+    monkeypatch.setattr(Marks, "admit_ref", lambda *_args: None)
 
 
 def write_young_refs_at_once(monkeypatch: pytest.MonkeyPatch) -> None:

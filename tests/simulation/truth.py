@@ -12,7 +12,7 @@ from itertools import pairwise
 from typing import Final
 
 from lakebed.engine import records_pb2 as pb
-from lakebed.engine.commits.requests import HELP
+from lakebed.engine.commits.requests import LEFTOVERS
 from lakebed.engine.keys import BRANCHES, COMMITS, LIVE, STAGED_PREFIX, TAGS
 from lakebed.engine.staging.cells import TOMBSTONE, decode, has_proposal, parse_proposed, value_of
 from lakebed.kv import Item
@@ -399,7 +399,7 @@ class Truth:
         if after is self._first_heads[after.partition, after.commit_id]:
             if made.parents[:1] != [before.commit_id]:
                 self._violation(f"the first parent of {made} is not the head of {before}")
-            if made.message in {PLAIN_COMMIT, HELP.message}:
+            if made.message in {PLAIN_COMMIT, LEFTOVERS.message}:
                 result = after.commit_id
         if not removed:
             return

@@ -40,7 +40,7 @@ def remember_repositories(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def trust_the_branch(monkeypatch: pytest.MonkeyPatch) -> None:
     """A read in one call does not check whether the branch changed."""
-    monkeypatch.setattr(reading, "_is_as_seen", lambda before, after: None not in (before, after))
+    monkeypatch.setattr(reading, "_is_unchanged", lambda before, after: None not in (before, after))
 
 
 class _Trusting:

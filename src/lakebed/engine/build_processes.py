@@ -17,7 +17,7 @@ from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from multiprocessing.reduction import ForkingPickler
 from queue import Empty, LifoQueue
-from typing import Any, ClassVar, Final, NamedTuple, Self
+from typing import ClassVar, Final, NamedTuple, Self
 
 from lakebed.base.errors import LakebedError
 from lakebed.base.runtime import ThreadRuntime, about_to_wait
@@ -138,13 +138,13 @@ class Builders:
             BuilderHung: The build took too long. No retry: it would hardly be faster.
             BuildersBusy: No process was free in time.
         """
-        built: Built = self._ask(request)
+        built = self._ask(request)
+        assert isinstance(built, Built)
         return built
 
     def merge(self, request: MergeBuildRequest) -> MetaRangeID:
         """Merge in one of the processes; see `MergeBuild`. Raises as `build`."""
-        merged: MetaRangeID = self._ask(request)
-        return merged
+        return MetaRangeID(str(self._ask(request)))
 
     def prepare(self) -> None:
         """Start a process if none runs, ahead of a likely build.
@@ -157,12 +157,12 @@ class Builders:
             return  # all are busy
         try:
             builder.prepare()
-        except Exception as error:  # noqa: BLE001 - the write that foretold a build is done already
+        except Exception as error:  # noqa: BLE001 - the triggering write has already succeeded
             _LOGGER.warning("cannot start a builder: %s", error)
         finally:
             self._idle.put(builder)
 
-    def _ask(self, request: _Request) -> Any:
+    def _ask(self, request: _Request) -> object:
         try:
             about_to_wait()
             builder = self._idle.get(timeout=self._limit_seconds)
@@ -200,7 +200,7 @@ class _Builder:
         self._begin = begin
         self._running: tuple[BaseProcess, Connection] | None = None
 
-    def ask(self, request: _Request, limit_seconds: float) -> Any:
+    def ask(self, request: _Request, limit_seconds: float) -> object:
         """Return the process's answer to a request; start the process if needed."""
         process, pipe = self._running or self._start()
         try:
@@ -281,7 +281,7 @@ def _answer(places: _Places, request: _Request) -> Built | MetaRangeID | Excepti
         return merge(request) if isinstance(request, MergeBuildRequest) else build(request)
     except LakebedError as error:
         return error
-    except Exception as error:  # noqa: BLE001 - whatever it is, the caller waits for an answer
+    except Exception as error:  # noqa: BLE001 - the caller waits for an answer
         return RuntimeError(f"a build failed: {type(error).__name__}: {error}")
 
 

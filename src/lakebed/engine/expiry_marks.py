@@ -5,7 +5,7 @@ commits. A user of an old commit writes first and reads the mark *afterwards*; t
 the mark first and scans for such writes afterwards. So at least one of the two sees the other.
 
 *A ref* keeps its commit only if the scan sees the ref. So an EXPIRING mark must be deleted before
-the ref counts (`let_name`): the expirer may already have scanned. The delete compares the mark's
+the ref counts (`admit_ref`): the expirer may already have scanned. The delete compares the mark's
 version, so the expirer, which continues from this version, fails.
 
 *A copy of content* from a commit, in a new commit or a staged entry, protects the content by
@@ -53,7 +53,7 @@ class Marks:
             if item is not None
         }
 
-    def let_name(self, repository: Repository, commit_id: CommitID, item: Item | None) -> None:
+    def admit_ref(self, repository: Repository, commit_id: CommitID, item: Item | None) -> None:
         """Return if a ref to a commit counts; else raise `CommitExpired`: undo the ref.
 
         `item` is the commit's mark, read after the ref was written.
@@ -69,10 +69,10 @@ class Marks:
             mark = records.find(commit_id.encode())
         raise TooManyTries(f"the use of commit {commit_id}, which is about to expire,", _TRIES)
 
-    def check_named(self, repository: Repository, commit_id: CommitID) -> None:
-        """Read the mark of a commit and return if a ref to it counts; raises as `let_name`."""
+    def check_ref(self, repository: Repository, commit_id: CommitID) -> None:
+        """Read the mark of a commit and return if a ref to it counts; raises as `admit_ref`."""
         (item,) = self._store.get_many([self.place(repository, commit_id)])
-        self.let_name(repository, commit_id, item)
+        self.admit_ref(repository, commit_id, item)
 
     def check_sources(self, repository: Repository, ids: Sequence[CommitID]) -> None:
         """Raise `CommitExpired` if existing copies of the commits' content do not count."""
@@ -90,7 +90,6 @@ class Marks:
                 yield CommitID(mark.name.decode())
 
     def records(self, repository: Repository) -> Records[pb.Expiry]:
-        """Return the marks of a repository, by commit id."""
         return Records(self._store, EXPIRY, repository.partition)
 
 

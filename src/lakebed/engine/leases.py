@@ -190,7 +190,7 @@ class LeasedRecord(Generic[LeasedT]):
             except PredicateFailed:
                 raise LeaseLostError from None
 
-    def beat(self) -> bool:
+    def heartbeat(self) -> bool:
         """Write a heartbeat; return whether this process still owns the work."""
         with suppress(OutcomeUnknown):  # the next heartbeat comes soon
             try:
@@ -199,12 +199,12 @@ class LeasedRecord(Generic[LeasedT]):
                 return False
         return True
 
-    def keep_alive(self, work: Callable[[], ResultT], *, beat_seconds: float) -> ResultT:
+    def keep_alive(self, work: Callable[[], ResultT], *, heartbeat_seconds: float) -> ResultT:
         """Run `work` with heartbeats in the record until it ends.
 
         If the lease is lost, the next change made by `work` raises `LeaseLostError`.
         """
-        return with_heartbeat(self._runtime, work, self.beat, every_seconds=beat_seconds)
+        return with_heartbeat(self._runtime, work, self.heartbeat, every_seconds=heartbeat_seconds)
 
     def _write(self, edit: Callable[[LeasedT], None]) -> None:
         changed = type(self._record.message)()
@@ -222,9 +222,9 @@ class LeasedRecord(Generic[LeasedT]):
         self._record = found
 
     def _is_ours(self, message: LeasedT) -> bool:
-        return self.has_mark_of(message) and self._goes_on(message)
+        return self.has_mark_of(message) and self._is_running(message)
 
-    def _goes_on(self, _message: LeasedT) -> bool:
+    def _is_running(self, _message: LeasedT) -> bool:
         """Whether the record's work has not ended."""
         return True
 

@@ -286,13 +286,13 @@ class Readings:
                 commit_id=head,
                 view=view or View.COMMITTED,
                 rules=self._protection.from_item(current, items[-3]) if with_rules else None,
-                cells=items[:cells] if cells and _is_as_seen(before, branch) else None,
+                cells=items[:cells] if cells and _is_unchanged(before, branch) else None,
                 read_at=read_at,
             )
         raise TooManyTries(f"the read of branch {name} of {repository_id}", _TRIES)
 
 
-def _is_as_seen(before: Branch | None, after: Branch | None) -> bool:
+def _is_unchanged(before: Branch | None, after: Branch | None) -> bool:
     return before is not None and after is not None and before.version == after.version
 
 

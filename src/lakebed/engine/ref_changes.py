@@ -95,10 +95,10 @@ class RefChanges:
             self._hooks.before_create_branch(repository, branch, commit_id, source, unique_id)
 
         def create(
-            repository: Repository, commit_id: CommitID, unique_id: UniqueID, look: CreationReads
+            repository: Repository, commit_id: CommitID, unique_id: UniqueID, reads: CreationReads
         ) -> Branch:
             return self._branches.create(
-                repository, branch, commit_id, hidden=hidden, unique_id=unique_id, look=look
+                repository, branch, commit_id, hidden=hidden, unique_id=unique_id, reads=reads
             )
 
         return self._create(repository_id, source, ask, create)
@@ -147,9 +147,9 @@ class RefChanges:
             self._hooks.before_create_tag(repository, tag, commit_id, unique_id)
 
         def create(
-            repository: Repository, commit_id: CommitID, unique_id: UniqueID, look: CreationReads
+            repository: Repository, commit_id: CommitID, unique_id: UniqueID, reads: CreationReads
         ) -> Tag:
-            return self._tags.create(repository, tag, commit_id, unique_id=unique_id, look=look)
+            return self._tags.create(repository, tag, commit_id, unique_id=unique_id, reads=reads)
 
         return self._create(repository_id, ref, ask, create)
 
@@ -166,7 +166,7 @@ class RefChanges:
         commit that `source` probably means.
         """
         for _ in range(_TRIES):
-            repository = self._repositories.seen_lately(repository_id)
+            repository = self._repositories.seen_recently(repository_id)
             if repository is None or repository.read_only:
                 repository = self._repositories.get_writable(repository_id)
             try:

@@ -16,7 +16,7 @@ from lakebed.engine.keys import STAGED_PREFIX
 from lakebed.engine.model import Repository
 from lakebed.engine.refs.branches import Branches
 from lakebed.engine.refs.commits import Commits
-from lakebed.engine.staging.cells import parse_all, path_of, spelled_out
+from lakebed.engine.staging.cells import all_values, parse_all, path_of
 from lakebed.formats import MetaRangeID
 from lakebed.kv import Store
 
@@ -66,7 +66,7 @@ class References:
             for token in branch.tokens:
                 cells = self._store.scan(token.encode(), STAGED_PREFIX)
                 while page := list(islice(cells, _RECORDS)):
-                    rows = list(spelled_out(page))  # including proposals, which may become visible
+                    rows = list(all_values(page))  # including proposals, which may become visible
                     for (key, _), message in zip(rows, parse_all(rows), strict=True):
                         # Undoing a write restores the replaced address.
                         addresses = message.entry.address, message.replaced_address

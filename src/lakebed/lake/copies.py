@@ -202,7 +202,7 @@ class Copies:
         check_metadata(metadata)
         for _ in range(_TRIES):
             known = self._engine.readings.to_write(repository_id, branch, path)
-            entry, _ = self._engine.reader.look(known, path)
+            entry, _ = self._engine.reader.effective_entry(known, path)
             if entry is None:
                 raise EntryNotFound(path)
             copy = _Copy(

@@ -75,7 +75,7 @@ class ExternalObjects:
                 f"{address} cannot be staged: the storage of this installation serves"
                 f" {self._block.scheme}://"
             )
-        keeper, leaver = self._engine.repositories.around(address)
+        keeper, leaver = self._engine.repositories.owners_of(address)
         if keeper is not None:
             raise AddressTaken(address, keeper)
         if leaver is not None:

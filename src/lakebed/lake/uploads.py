@@ -172,7 +172,7 @@ class Stager:
 
     def check(self, known: Reading, path: bytes, condition: Condition) -> None:
         """Raise `PreconditionFailed` early if the condition of a write does not hold now."""
-        check_condition(condition, path, self._reader.look(known, path)[0])
+        check_condition(condition, path, self._reader.effective_entry(known, path)[0])
 
     def put(
         self,

@@ -242,7 +242,7 @@ class Cleaner:
     def _remove_claim(
         self, namespace: Namespace, claimant: Claimant, counts: CleanerCounts
     ) -> None:
-        if not self._removal.lives(claimant):
+        if not self._removal.is_live(claimant):
             counts.claims_removed += self._claims.release(namespace, claimant)
 
     # Deleted repositories
@@ -259,7 +259,7 @@ class Cleaner:
         waited = self._first_seen.seconds(record.predicate) >= self._grace_seconds
         # A live repository has no entry here; if it had, its keys must stay.
         found = 0
-        if not self._removal.lives(claimant):
+        if not self._removal.is_live(claimant):
             found = self._empty_partition(claimant, record.message, counts)
         partition = repository_partition(claimant.repository, claimant.unique_id)
         if waited and self._retire(self._deleted, record, partition, found):

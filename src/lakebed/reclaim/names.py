@@ -16,7 +16,7 @@ from lakebed.block import Address
 from lakebed.engine.engine import Engine
 from lakebed.engine.keys import STAGED_PREFIX
 from lakebed.engine.model import Branch, BranchID, Commit, Repository
-from lakebed.engine.staging.cells import parse_all, path_of, spelled_out
+from lakebed.engine.staging.cells import all_values, parse_all, path_of
 from lakebed.formats import MetaRangeID
 from lakebed.formats.object_paths import ObjectPath
 from lakebed.kv import Store
@@ -77,7 +77,7 @@ class Names:
             items = self._store.scan(token.encode(), STAGED_PREFIX)
             while page := list(islice(items, _RECORDS)):
                 # A proposal may become visible, so its object is kept as well.
-                rows = list(spelled_out(page))
+                rows = list(all_values(page))
                 for (name, _), message in zip(rows, parse_all(rows), strict=True):
                     path = path_of(name)
                     if message.entry.address in self._spellings:

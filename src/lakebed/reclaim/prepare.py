@@ -45,7 +45,7 @@ from lakebed.engine.model import MOVED_NAMESPACE, Branch, Repository, Repository
 from lakebed.engine.refs.branches import Branches
 from lakebed.engine.refs.dump import active_record
 from lakebed.engine.repositories.owner import installation_id
-from lakebed.engine.staging.cells import parse_all, spelled_out
+from lakebed.engine.staging.cells import all_values, parse_all
 from lakebed.formats import AddressType
 from lakebed.formats.gc_files import (
     GCAdopted,
@@ -192,7 +192,7 @@ class StagedWalk:
 
     def _addresses(self, page: list[StagedRecord]) -> list[str]:
         """Return the addresses in values and proposals; a tombstone has none."""
-        rows = list(spelled_out(page))
+        rows = list(all_values(page))
         messages = [message for message in parse_all(rows) if message.identity]
         prefix = self._prefix
         named = [

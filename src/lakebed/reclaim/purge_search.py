@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 from lakebed.engine.engine import Engine
 from lakebed.engine.keys import COMMITS, STAGED_PREFIX
 from lakebed.engine.model import Repository
-from lakebed.engine.staging.cells import spelled_out
+from lakebed.engine.staging.cells import all_values
 from lakebed.engine.staging.scan import changes_table
 from lakebed.formats import MetaRangeID
 from lakebed.kv import Pair, Store
@@ -82,7 +82,7 @@ class PurgeSearch:
         for branch in self._engine.branches.list_referencing(self._repository):
             for token in branch.tokens:
                 # Proposals too: they may become visible.
-                yield from _pages(spelled_out(self._store.scan(token.encode(), STAGED_PREFIX)))
+                yield from _pages(all_values(self._store.scan(token.encode(), STAGED_PREFIX)))
 
     def _committed(self) -> Iterator[pa.Table]:
         commits = Records(self._store, COMMITS, self._repository.partition).scan()

@@ -1,4 +1,4 @@
-"""What the tests of committed metadata share: entries of all kinds, a store to keep them in."""
+"""Shared parts of the tests of committed metadata: entries of all kinds, and stores for them."""
 
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime, timedelta
@@ -45,15 +45,15 @@ def committed(breaks: Breaks = SMALL, *, memory_bytes: int = 256 << 20) -> Commi
 
 
 def with_disk(folder: Path, *, max_bytes: int = 10**9) -> Committed:
-    """Open committed metadata that are cached on disk only."""
+    """Open committed metadata cached on disk only."""
     settings = CacheSettings(memory_bytes=0, disk_folder=folder / "cache", disk_bytes=max_bytes)
     cache = Cache(RUNTIME, settings)
     block = open_block(LocalSettings(folder / "blocks"))
     return Committed(block, LOCAL_HOME, RUNTIME, cache=cache, breaks=SMALL)
 
 
-# Few different keys and entries, so that they meet; bytes at the edges of what a key can be. One
-# draw for each key and one for each entry, since drawing is what takes the time.
+# Few different keys and entries, for frequent overlaps; bytes at the limits of keys. Drawing is
+# slow, so each key and each entry takes one draw.
 FRAGMENTS = [b"a", b"/", b"\x00", b"\xff", b"key-of-some-length/"]
 KEYS = [b"".join(parts) for length in (1, 2, 3) for parts in product(FRAGMENTS, repeat=length)]
 keys = st.sampled_from(KEYS)
@@ -80,8 +80,8 @@ def entry(key: bytes, number: int) -> Entry:
 
 
 def some_keys() -> st.SearchStrategy[dict[bytes, int]]:
-    """Some of the keys, few or many of them, each with a number from 0 to 255."""
-    # Two bytes for each key, in one draw: Hypothesis would make small dictionaries only.
+    """A random subset of the keys, each with a number from 0 to 255."""
+    # Two bytes per key, in one draw: Hypothesis would only make small dictionaries.
     drawn = st.binary(min_size=2 * len(KEYS), max_size=2 * len(KEYS))
     return st.tuples(drawn, st.sampled_from([0, 10, 60, 200])).map(
         lambda pair: {
@@ -93,7 +93,7 @@ def some_keys() -> st.SearchStrategy[dict[bytes, int]]:
 
 
 class Drawn(dict[bytes, ValueT]):
-    """Entries or changes that print as the numbers they were made of, for failures to be read."""
+    """Entries or changes printed as the numbers they were made of, for readable failures."""
 
     def __init__(self, make: Callable[[bytes, int], ValueT], numbers: dict[bytes, int]) -> None:
         super().__init__({key: make(key, number) for key, number in numbers.items()})
@@ -140,7 +140,7 @@ def change_rows(changes: Changes) -> pa.Table:
 
 
 def split(table: pa.Table, places: Iterable[int]) -> list[pa.Table]:
-    """Return a table in batches that end at some places."""
+    """Return a table in batches cut at some places."""
     cuts = sorted({0, table.num_rows, *(place % (table.num_rows + 1) for place in places)})
     return [table.slice(a, b - a) for a, b in pairwise(cuts)]
 

@@ -11,7 +11,7 @@ from lakebed.formats import Entry
 
 Entries = dict[bytes, Entry]
 Changes = Mapping[bytes, Entry | None]
-"""A key to what is put there; None removes it."""
+"""New entries by key; None removes a key."""
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MICROSECOND = timedelta(microseconds=1)
@@ -91,7 +91,7 @@ def identity(entry: Entry | None) -> bytes | None:
 
 
 def range_id(entries: Entries) -> str:
-    """Return the id of a range, as the format describes it."""
+    """Return the id of a range, computed as documented."""
     ordered = [entries[key] for key in sorted(entries)]
     columns: dict[str, bytes] = {
         "key": _texts([entry.key for entry in ordered]),

@@ -1,4 +1,4 @@
-"""The benchmark runs, small; its numbers mean nothing here."""
+"""A small run of the benchmark; its numbers mean nothing here."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Edits of a few rows, one by one, do the same as edits of many, all at once."""
+"""Edits applied singly have the same effect as edits applied at once."""
 
 from unittest.mock import patch
 

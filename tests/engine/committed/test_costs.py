@@ -1,4 +1,4 @@
-"""What operations cost, counted in ranges read and written."""
+"""Costs of operations, counted in ranges read and written."""
 
 from collections.abc import Sequence
 
@@ -65,7 +65,7 @@ def test_a_change_of_a_million_entries_costs_what_it_touches() -> None:
 
 
 def applied_ranges(block: BlockStore, base: MetaRangeID, result: MetaRangeID) -> int:
-    """Return in how many ranges two metaranges differ, on the side where they are more."""
+    """Return the number of differing ranges of two metaranges, on the side with more."""
     files = reopened(block)._files
     one, other = ({ref.range_id for ref in files.metarange(each).refs} for each in (base, result))
     return max(len(one - other), len(other - one))

@@ -1,4 +1,4 @@
-"""Everything that committed metadata do, against plain dicts."""
+"""All operations of committed metadata, against plain dicts."""
 
 from unittest.mock import patch
 
@@ -179,7 +179,7 @@ def test_list_changes(
     delimiter: bytes,
     amount: int,
 ) -> None:
-    """What the right changed and the left did not change alike; conflicts are as in a merge."""
+    """Changes of the right that the left did not make equally; conflicts as in a merge."""
     # Some of the changes are the same on both sides.
     alike = dict(list(theirs.items())[::2])
     left, _ = reference.apply(base, {**ours, **alike})

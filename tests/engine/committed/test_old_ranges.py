@@ -1,6 +1,6 @@
-"""Ranges that an earlier version cut by larger breaks: they stay until something in them changes.
+"""Ranges cut by larger breaks in an earlier version stay until a change touches them.
 
-Whatever is written then is cut as it would be without them.
+New ranges are cut as if the old ones did not exist.
 """
 
 from collections.abc import Iterable
@@ -40,7 +40,7 @@ MODEL: Entries = {key: entry(key, 0) for key in KEYS}
 
 
 class Versions:
-    """One repository, as an earlier version wrote it and this one goes on with it."""
+    """A repository written by an earlier version and by this one."""
 
     def __init__(self, breaks: Breaks = FREE) -> None:
         earlier = Breaks(5 * breaks.mean_rows, 5 * breaks.max_rows, 5 * breaks.max_bytes)
@@ -49,23 +49,23 @@ class Versions:
         self.earlier, self.now = self.open(earlier), self.open(breaks)
 
     def open(self, breaks: Breaks) -> Committed:
-        """Return another version, or another process of one; nothing is in its cache."""
+        """Return another version, or another process of a version, with an empty cache."""
         return Committed(self._block, HOME, RUNTIME, cache=Cache(RUNTIME), breaks=breaks)
 
     def scratch(self, model: Entries) -> MetaRangeID:
-        """Return what this version alone makes of entries."""
+        """Return the metarange that this version alone makes of entries."""
         return committed(self.breaks).write([rows(model)])
 
     def refs(self, metarange_id: MetaRangeID) -> list[RangeRef]:
         return list(self.now._files.metarange(metarange_id).refs)
 
     def cut(self, model: Entries, first: RangeRef, last: RangeRef) -> list[RangeRef]:
-        """Return the ranges that this version alone makes of the keys of some old ranges."""
+        """Return the ranges that this version alone makes of the keys of old ranges."""
         part = {key: new for key, new in model.items() if first.min_key <= key <= last.max_key}
         return self.refs(self.now.write([rows(part)]))
 
     def check(self, made: MetaRangeID, inputs: Iterable[MetaRangeID]) -> None:
-        """What is no range of the inputs is cut as if nothing else had ever been."""
+        """Ranges that are not from the inputs are cut as if nothing else had existed."""
         kept = {ref.range_id for each in inputs for ref in self.refs(each)}
         refs = self.refs(made)
         assert all(self.breaks.is_closed(ref) for ref in refs[:-1])
@@ -137,7 +137,7 @@ def test_a_range_that_joins_the_one_before_is_cut_anew() -> None:
         if not rest or FREE.is_ending(rest[-1]):
             continue
         joined += 1
-        # Now the rows of this range wait for an end, and those of the next one come.
+        # Rows of this range are pending, and rows of the next follow.
         model, _ = reference.apply(MODEL, {ref.max_key: None})
         made = two.now.apply(base, [change_rows({ref.max_key: None})]).metarange_id
         cut = two.cut(model, ref, old[place + 1])
@@ -149,7 +149,7 @@ def test_an_unfinished_range_that_goes_on_is_cut_anew() -> None:
     two = Versions(FREE)
     behind = {key: MODEL[key] for key in sorted(MODEL)[-2:]}
     before = {key: MODEL[key] for key in MODEL if key not in behind}
-    # One range, which ended only because there was no more.
+    # One range, which ended only for lack of rows.
     base = two.open(Breaks(10**9, 10**9, 10**9)).write([rows(before)])
     (ref,) = two.refs(base)
     assert not FREE.is_closed(ref)
@@ -285,7 +285,7 @@ def test_no_keys_that_were_cut_here_are_looked_at_again(monkeypatch: pytest.Monk
     made = two.now.apply(made, [change_rows({first: None})]).metarange_id
     two.now.apply(made, [change_rows({last + b"a": entry(last + b"a", 1)})])
     assert not hashed
-    # Another process does not know how they were cut, and looks once.
+    # Another process does not know how the ranges were cut, and examines them once.
     other = two.open(two.breaks)
     for number in (1, 2):
         other.apply(base, [change_rows({first: entry(first, number)})])

@@ -1,4 +1,4 @@
-"""Intervals of keys are replaced by another metarange's; ingests go on where they were cut off."""
+"""Intervals replaced by those of another metarange; ingests resume where they were interrupted."""
 
 from itertools import pairwise
 
@@ -75,7 +75,7 @@ def test_an_ingest_goes_on_where_it_was_cut_off(
     so_far = None
     table = rows(all_entries)
     for batch in split(table, places):
-        # Each time by another process, which knows only what the one before saved.
+        # A new process each time, which knows only the saved progress.
         ingest = store.ingest(so_far)
         behind = pa.compute.greater(table["key"], pa.scalar(ingest.last_key, pa.binary()))
         upto = table["key"].to_pylist().index(batch["key"][-1].as_py()) + 1 if batch else 0

@@ -1,4 +1,4 @@
-"""Writing: what is refused, and what an interrupted write leaves."""
+"""Writing: refused input, and remains of an interrupted write."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -122,7 +122,7 @@ def test_no_entries_make_a_metarange_too() -> None:
     assert store.apply(full, [change_rows({b"a": None})]).metarange_id == empty
 
 
-# Files that are not as they should be
+# Damaged or foreign files
 
 
 def test_missing_files_are_named() -> None:
@@ -227,7 +227,7 @@ def test_a_stream_that_fails_leaves_no_metarange(tmp_path: Path) -> None:
 
 
 def test_a_metarange_that_was_stored_without_its_range_is_no_proof_that_this_is_there() -> None:
-    """Both are written side by side; whoever builds the same again stores what is missing."""
+    """Both are written in parallel; building the same again stores the missing file."""
 
     class Failing(MemoryBlockStore):
         is_broken = True

@@ -60,16 +60,16 @@ def test_of_two_who_make_the_same_one_of_them_is_told(
     part = lake.engine.branches if what == "branch" else lake.engine.tags
     inner = part.create
 
-    def slower(*arguments: object, look: CreationReads, **named: object) -> object:
+    def slower(*arguments: object, reads: CreationReads, **named: object) -> object:
         """Another process makes it while this one has been prepared already."""
         monkeypatch.setattr(part, "create", inner)
 
         def judge(found: Sequence[Item | None]) -> CommitID:
-            commit_id = look.judge(found)
+            commit_id = reads.judge(found)
             create()
             return commit_id
 
-        return inner(*arguments, look=CreationReads(look.keys, judge), **named)  # type: ignore[arg-type]
+        return inner(*arguments, reads=CreationReads(reads.keys, judge), **named)  # type: ignore[arg-type]
 
     monkeypatch.setattr(part, "create", slower)
     with pytest.raises(NotUnique):

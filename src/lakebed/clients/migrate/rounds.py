@@ -196,7 +196,7 @@ def _set_branches(
         elif branch.commit_id != current.commit_id:
             commit_id = CommitID(branch.commit_id)
             named = engine.branches.change(repository, current, next_commit_id=commit_id)
-            engine.marks.check_named(repository, commit_id)
+            engine.marks.check_ref(repository, commit_id)
             engine.branches.change(repository, named, commit_id=commit_id)
             report.branches_set += 1
     for name, branch in wanted.items():

@@ -41,7 +41,7 @@ class Built:
 
     metarange_id: MetaRangeID
     summary: ChangeCounts
-    held: frozenset[StagingToken]
+    nonempty: frozenset[StagingToken]
     """The tokens with changes at the time of the scan."""
 
 
@@ -132,7 +132,7 @@ class Builds:
                 applied = committed.edit(request.base, [staged_edits(first)])
             else:
                 applied = committed.apply(request.base, changes.tables())
-            built = Built(applied.metarange_id, applied.summary, frozenset(changes.held))
+            built = Built(applied.metarange_id, applied.summary, frozenset(changes.nonempty))
         BUILD_SECONDS.labels(where).observe(self._runtime.monotonic() - begun)
         return built
 

@@ -53,7 +53,7 @@ from lakebed.base.errors import LakebedError
 from lakebed.base.runtime import Runtime
 from lakebed.engine.commits.build import BuildRequest, Builds, Built
 from lakebed.engine.commits.publish import Publisher
-from lakebed.engine.commits.requests import HELP, CommitProposals, CommitRequest, CommitResult
+from lakebed.engine.commits.requests import LEFTOVERS, CommitProposals, CommitRequest, CommitResult
 from lakebed.engine.errors import (
     BranchNotFound,
     CommitExpired,
@@ -141,7 +141,7 @@ class Committer:
                 current = known or self._branches.get(repository, branch)
                 known = None
                 if len(current.sealed_tokens) >= self._settings.sealed_tokens_max:
-                    self._help(repository, current)
+                    self._publish_leftovers(repository, current)
                     current = self._branches.get(repository, branch)
                 sealed = self._publisher.seal(repository, current)
                 build = self._build(repository, sealed, sealed.sealed_tokens)
@@ -162,10 +162,9 @@ class Committer:
                     return result
             raise TooManyTries(f"the commit on {branch}", self._settings.tries_max)
 
-    def _help(self, repository: Repository, branch: Branch) -> None:
-        """Publish the tokens that other committers left sealed."""
+    def _publish_leftovers(self, repository: Repository, branch: Branch) -> None:
         try:
-            self._commit_sealed(CommitProposals.begin(repository, "commit", HELP), branch)
+            self._commit_sealed(CommitProposals.begin(repository, "commit", LEFTOVERS), branch)
         except (BranchNotFound, StoreUnavailable):
             raise
         except LakebedError as error:
@@ -182,14 +181,14 @@ class Committer:
         """
         repository, current, first = proposals.repository, sealed, build
         for _ in range(self._settings.tries_max):
-            tokens = _still_named(sealed.sealed_tokens, current)
+            tokens = _remaining(sealed.sealed_tokens, current)
             if not tokens:
                 if first is None:
                     return None
-                taker = self._publisher.find_taker(
-                    repository, current, first.made.held, over=first.head
+                consumer = self._publisher.find_consumer(
+                    repository, current, first.made.nonempty, over=first.head
                 )
-                return None if taker is None else CommitResult(taker, taken_along=True)
+                return None if consumer is None else CommitResult(consumer, taken_along=True)
             if build is None or not build.fits(current, tokens):
                 if first is not None:
                     REBUILDS.inc()
@@ -213,7 +212,7 @@ class Committer:
             )
             if proposal is None:
                 build = None
-                current = self._publisher.look_again(repository, sealed)
+                current = self._publisher.reread(repository, sealed)
                 continue
             moved_on = self.publish(proposal, current, tokens)
             if moved_on is None:
@@ -341,13 +340,13 @@ class Committer:
     def _is_kept(self, repository: Repository, commit: Commit) -> bool:
         """Whether a commit proposed before has not expired, and will not now."""
         try:
-            self._marks.check_named(repository, commit.id)
+            self._marks.check_ref(repository, commit.id)
         except CommitExpired:
             return False
         return True
 
 
-def _still_named(mine: tuple[StagingToken, ...], branch: Branch) -> tuple[StagingToken, ...]:
+def _remaining(mine: tuple[StagingToken, ...], branch: Branch) -> tuple[StagingToken, ...]:
     """Return our tokens still on the branch, which are its oldest."""
     named = set(branch.sealed_tokens)
     tokens = tuple(token for token in mine if token in named)

@@ -8,8 +8,9 @@ into the current token at any time.
 object again with the same bytes, or adding and deleting an object, leaves a branch clean. Tokens
 without effect are dropped by the operation's swap, or trimmed.
 
-An operation may also keep staged changes (`seal`, `require_apart`). Then it drops no token and must
-not change a staged key: the staged value would hide the change, and undo it with the next commit.
+An operation may also keep staged changes (`seal`, `check_conflicts`). Then it drops no token and
+must not change a staged key: the staged value would hide the change, and undo it with the next
+commit.
 """
 
 from typing import Final
@@ -74,7 +75,7 @@ class DirtyCheck:
                 return current
             # The list is full of tokens without effect: make room for the token to seal.
             moved_on = self._publisher.trim(repository, current, current.sealed_tokens)
-            current = moved_on or self._publisher.look_again(repository, branch)
+            current = moved_on or self._publisher.reread(repository, branch)
         raise TooManyTries(f"the check that branch {branch.id} is clean", self._settings.tries_max)
 
     def seal(self, repository: Repository, branch: Branch) -> Branch:
@@ -87,7 +88,7 @@ class DirtyCheck:
             return branch
         return self._publisher.seal(repository, branch)
 
-    def require_apart(
+    def check_conflicts(
         self, repository: Repository, branch: Branch, before: MetaRangeID, after: MetaRangeID
     ) -> None:
         """Raise `MergeConflict` if staged keys conflict with the difference of two metaranges.

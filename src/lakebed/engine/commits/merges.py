@@ -179,7 +179,6 @@ class Merger:
         base: Commit,
         source: Commit,
     ) -> Commit:
-        """Apply the difference between two commits to a branch."""
         with measure_outcome(MERGE_SECONDS, self._runtime, operation):
             proposals = CommitProposals.begin(repository, operation, request)
             attempt = _Attempt(proposals, self._branches.get(repository, branch))
@@ -306,13 +305,13 @@ class Merger:
         proposals, branch = attempt.proposals, attempt.branch
         if attempt.keep_staged:
             before = parents[0].metarange_id
-            self._dirty.require_apart(proposals.repository, branch, before, metarange_id)
+            self._dirty.check_conflicts(proposals.repository, branch, before, metarange_id)
         tokens = () if attempt.keep_staged else branch.sealed_tokens
         proposal = self._committer.propose(
             proposals, branch, tokens, metarange_id, parents, judge=judge, sources=sources
         )
         if proposal is None:
-            attempt.branch = self._publisher.look_again(proposals.repository, branch)
+            attempt.branch = self._publisher.reread(proposals.repository, branch)
             return None
         moved_on = self._committer.publish(proposal, branch, tokens, attempt.note)
         if moved_on is None:

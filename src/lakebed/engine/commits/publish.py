@@ -60,7 +60,7 @@ class Publisher:
                 raise
             except (PredicateFailed, OutcomeUnknown):
                 # If our swap was applied after all, sealing once more does no harm.
-                current = self.look_again(repository, branch)
+                current = self.reread(repository, branch)
         raise TooManyTries(f"sealing branch {branch.id}", self._tries)
 
     def publish(
@@ -73,18 +73,18 @@ class Publisher:
         """Make a commit the head of a branch, and drop the tokens it contains.
 
         The commit was stored, and the drop announced, before (`Committer.propose`). Returns None on
-        success, or the branch after a concurrent change, read by `look_again`.
+        success, or the branch after a concurrent change, read by `reread`.
         """
         rest = _without(branch, tokens)
         try:
             self._branches.change(repository, branch, commit_id=commit.id, sealed_tokens=rest)
         except PredicateFailed:
-            return self.look_again(repository, branch)
+            return self.reread(repository, branch)
         except StoreUnavailable:
             raise
         except OutcomeUnknown as unknown:
             with still_unknown(unknown):
-                current = self.look_again(repository, branch)
+                current = self.reread(repository, branch)
                 return None if self._is_ancestor(repository, commit, current) else current
         return None
 
@@ -93,7 +93,7 @@ class Publisher:
     ) -> Branch | None:
         """Drop tokens without effect from a branch.
 
-        Returns None on success, or the branch read by `look_again` if success is not certain.
+        Returns None on success, or the branch read by `reread` if success is not certain.
         """
         rest = _without(branch, tokens)
         self._branches.announce_drop(repository, branch.id, tokens)
@@ -102,10 +102,10 @@ class Publisher:
         except StoreUnavailable:
             raise
         except (PredicateFailed, OutcomeUnknown):
-            return self.look_again(repository, branch)
+            return self.reread(repository, branch)
         return None
 
-    def find_taker(
+    def find_consumer(
         self,
         repository: Repository,
         branch: Branch,
@@ -119,17 +119,17 @@ class Publisher:
         `over` is the head under which the tokens were read: neither it nor its history took them.
         """
         missing = set(tokens)
-        taker: Commit | None = None
+        consumer: Commit | None = None
         for commit in self.first_parents(repository, branch.commit_id):
             if not missing or commit.generation <= over.generation:
                 break
             if missing.intersection(commit.consumed_tokens):
-                taker = taker or commit
+                consumer = consumer or commit
                 missing.difference_update(commit.consumed_tokens)
-        if missing or taker is None:
+        if missing or consumer is None:
             return None
-        _LOGGER.info("commit %s took the changes on %s along", taker.id, branch.id)
-        return taker
+        _LOGGER.info("commit %s took the changes on %s along", consumer.id, branch.id)
+        return consumer
 
     def find_published(
         self, repository: Repository, branch: Branch, commit_ids: Collection[CommitID]
@@ -157,17 +157,17 @@ class Publisher:
         return None
 
     def _touch(self, repository: Repository, branch: Branch) -> Branch:
-        current = self.look_again(repository, branch)
+        current = self.reread(repository, branch)
         for _ in range(self._tries):
             try:
                 return self._branches.change(repository, current)
             except StoreUnavailable:
                 raise
             except (PredicateFailed, OutcomeUnknown):
-                current = self.look_again(repository, branch)
+                current = self.reread(repository, branch)
         raise TooManyTries(f"rewriting branch {branch.id}", self._tries)
 
-    def look_again(self, repository: Repository, branch: Branch) -> Branch:
+    def reread(self, repository: Repository, branch: Branch) -> Branch:
         """Read a branch again; raise `BranchNotFound` if deleted or replaced."""
         current = self._branches.get(repository, branch.id)
         if current.unique_id != branch.unique_id:

@@ -27,7 +27,7 @@ class CommitRequest:
     """Commit even without changes."""
 
 
-HELP: Final = CommitRequest(committer="lakebed", message="Changes left by interrupted commits")
+LEFTOVERS: Final = CommitRequest(committer="lakebed", message="Changes left by interrupted commits")
 """The commit of tokens left sealed by other committers."""
 
 
@@ -85,7 +85,6 @@ class CommitProposals:
         *,
         merge_source: str = "",
     ) -> Self:
-        """Return the empty proposals of a new request."""
         actor = current_actor()
         if actor.skips_hooks:
             metadata = {**request.metadata, HOOKS_SKIPPED: actor.user}

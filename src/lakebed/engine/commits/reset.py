@@ -84,12 +84,12 @@ class Resetter:
                         repository, current, staging_token=token, sealed_tokens=()
                     )
                 except PredicateFailed:
-                    current = self._publisher.look_again(repository, first)
+                    current = self._publisher.reread(repository, first)
                 except StoreUnavailable:
                     raise
                 except OutcomeUnknown as unknown:
                     with still_unknown(unknown):
-                        current = self._publisher.look_again(repository, first)
+                        current = self._publisher.reread(repository, first)
                     if token in current.tokens:
                         return
                     # Our swap may have been applied, and the token committed since: use another.
@@ -156,17 +156,17 @@ class Resetter:
                 self._branches.announce_drop(repository, branch, current.sealed_tokens)
                 try:
                     current = self._branches.change(repository, current, next_commit_id=target.id)
-                    self._marks.check_named(repository, target.id)
+                    self._marks.check_ref(repository, target.id)
                     self._branches.change(
                         repository, current, commit_id=target.id, sealed_tokens=()
                     )
                 except PredicateFailed:
-                    current = self._publisher.look_again(repository, first)
+                    current = self._publisher.reread(repository, first)
                 except StoreUnavailable:
                     raise
                 except OutcomeUnknown as unknown:
                     with still_unknown(unknown):
-                        current = self._publisher.look_again(repository, first)
+                        current = self._publisher.reread(repository, first)
                     if current.commit_id == target.id:
                         return
                     # Our swap may have been applied, and the branch moved on since.

@@ -51,7 +51,7 @@ class Builder:
         runtime: Runtime,
         *,
         inputs: Iterable[MetaRange] = (),
-        keeps: bool = True,
+        cached: bool = True,
     ) -> None:
         """Start an empty metarange.
 
@@ -60,12 +60,12 @@ class Builder:
             breaks: Rules of range boundaries.
             runtime: For parallel writes.
             inputs: The metaranges of the ranges to add.
-            keeps: Whether to cache written ranges; False if many, which would evict the rest.
+            cached: Whether to cache written ranges; False if many, which would evict the rest.
         """
         self.breaks = breaks
         self._files = files
         self._runtime = runtime
-        self._keeps = keeps
+        self._cached = cached
         # Only the last range of a metarange can have ended for lack of rows.
         lasts = [metarange.refs[-1] for metarange in inputs if metarange.refs]
         self._unclosed = {ref.range_id for ref in lasts if not breaks.is_closed(ref)}
@@ -140,7 +140,7 @@ class Builder:
 
     def _flush(self) -> None:
         named = self._name_pending()
-        save = partial(self._files.save_range, keep=self._keeps)
+        save = partial(self._files.save_range, keep=self._cached)
         self._runtime.map_parallel(save, named, limit=_PENDING_RANGES)
 
     def _name_pending(self) -> list[NewRange]:
@@ -183,8 +183,6 @@ class _Portion:
 
 @dataclass(frozen=True, slots=True)
 class _Edited:
-    """Result of editing a portion."""
-
     untouched: list[RangeRef]
     rows: pa.Table
     candidates: list[bytes] | None

@@ -353,7 +353,6 @@ def _split_few(
 
 
 def _identified(table: pa.Table) -> Iterator[tuple[bytes, bytes]]:
-    """Return the keys of some rows, each with the identity of its entry."""
     return zip(*(SortedKeys(one_array(table, name)) for name in ("key", "identity")), strict=True)
 
 

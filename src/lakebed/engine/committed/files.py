@@ -370,7 +370,6 @@ class Files:
         return decoded, True
 
     def _cached_as(self, path: str) -> str:
-        """Return the name of a file of this repository in the caches."""
         return f"{self._owner}_{path.replace('/', '_')}"
 
     def _read(self, address: Address) -> bytes:

@@ -48,9 +48,7 @@ class Ingest:
         return self._builder.closed_ranges
 
     def save(self) -> Saved:
-        """Store the progress: see `Committed.ingest`."""
         return Saved(self._builder.save_closed(), self._builder.last_closed_key)
 
     def finish(self) -> MetaRangeID:
-        """Store the rest, and return the metarange of all entries."""
         return self._builder.finish()

@@ -302,7 +302,7 @@ class DiffBlocks:
         while self._block is None or self._block.keys[-1] < key:
             table = next(self._tables, None)
             if table is not None:
-                rows = self._apart(table)
+                rows = self._differing(table)
                 if rows.num_rows:
                     self._block = DiffBlock(rows)
                 continue
@@ -313,7 +313,7 @@ class DiffBlocks:
                 self._tables = diff_steps(self._files, group, key, self._end)
         return self._block
 
-    def _apart(self, table: pa.Table) -> pa.Table:
+    def _differing(self, table: pa.Table) -> pa.Table:
         """Return the rows whose keys also differ between the other metarange and the right one."""
         if self._other is None:
             return table

@@ -44,8 +44,6 @@ class _Stretch:
 
 @dataclass(frozen=True, slots=True)
 class _Merged:
-    """Result of merging a stretch."""
-
     settled: list[RangeRef]
     rows: list[pa.Table]
     conflicts: list[pa.Table]

@@ -29,12 +29,10 @@ class Interval:
 
     @classmethod
     def of_prefix(cls, prefix: bytes) -> Self:
-        """Return the interval of all keys with a prefix."""
         return cls(prefix, prefix_end(prefix))
 
     @classmethod
     def of_key(cls, key: bytes) -> Self:
-        """Return the interval of a single key."""
         return cls(key, successor(key))
 
     def overlaps(self, other: "Interval") -> bool:

@@ -29,7 +29,7 @@ from lakebed.engine.committed.listing import (
 from lakebed.engine.committed.merge import Strategy, count_conflicts, is_long, merge
 from lakebed.engine.committed.replace import Interval
 from lakebed.engine.committed.replace import replace as replace_intervals
-from lakebed.engine.committed.walk import map_ahead, unseen, window
+from lakebed.engine.committed.walk import distinct, map_ahead, window
 from lakebed.engine.errors import EntryNotFound
 from lakebed.engine.model import Home
 from lakebed.formats import Entry, MetaRange, MetaRangeID, RangeID
@@ -75,7 +75,6 @@ class Committed:
 
     @property
     def counters(self) -> Counters:
-        """Numbers of files read and written so far."""
         return self._files.counters
 
     def write(self, batches: Iterable[Batch]) -> MetaRangeID:
@@ -101,7 +100,7 @@ class Committed:
         metarange = (
             MetaRange(MetaRangeID(""), ()) if so_far is None else self._files.metarange(so_far)
         )
-        builder = Builder(self._files, self.breaks, self._runtime, inputs=[metarange], keeps=False)
+        builder = Builder(self._files, self.breaks, self._runtime, inputs=[metarange], cached=False)
         return Ingest(builder, metarange)
 
     def replace(
@@ -244,7 +243,7 @@ class Committed:
         first_in: dict[RangeID, MetaRangeID] = {}
 
         def new_ranges() -> Iterator[RangeID]:
-            for metarange_id in unseen(metarange_ids):
+            for metarange_id in distinct(metarange_ids):
                 for ref in self._files.load_metarange(metarange_id).refs:
                     if ref.range_id not in first_in:
                         first_in[ref.range_id] = metarange_id
@@ -279,7 +278,6 @@ class Committed:
         return keys[keys.find(prefix)].startswith(prefix)
 
     def list(self, metarange_id: MetaRangeID, query: EntryQuery) -> EntryPage[Entry]:
-        """Return a page of entries and common prefixes."""
         blocks = EntryBlocks(self._files, self._files.metarange(metarange_id))
         return entry_page(blocks, query, follows_from=(metarange_id, query))
 

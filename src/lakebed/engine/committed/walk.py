@@ -57,7 +57,7 @@ def align(sides: Sequence[Sequence[RangeRef]]) -> Iterator[Group]:
         yield group
 
 
-def unseen(items: Iterable[ItemT]) -> Iterator[ItemT]:
+def distinct(items: Iterable[ItemT]) -> Iterator[ItemT]:
     """Yield each item when it comes for the first time."""
     seen: set[ItemT] = set()
     for item in items:

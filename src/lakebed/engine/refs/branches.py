@@ -104,7 +104,7 @@ class Branches:
         *,
         hidden: bool = False,
         unique_id: UniqueID | None = None,
-        look: CreationReads | None = None,
+        reads: CreationReads | None = None,
         shared: bool = False,
     ) -> Branch:
         """Create a branch at a commit, with nothing staged; raises as `create_branch`.
@@ -112,10 +112,10 @@ class Branches:
         Args:
             repository: The repository.
             branch: The name of the new branch.
-            commit_id: The commit; with `look`, its probable result.
+            commit_id: The commit; with `reads`, its probable result.
             hidden: Whether to leave the branch out of lists.
             unique_id: A new id, for callers who need one in advance.
-            look: Other records the creation depends on.
+            reads: Other records the creation depends on.
             shared: Whether a tag may have the name too.
         """
         message = pb.Branch(
@@ -126,7 +126,7 @@ class Branches:
             created_us=now_us(self._runtime),
         )
         version = create_branch(
-            self._store, self._runtime, repository, branch, message, look, shared=shared
+            self._store, self._runtime, repository, branch, message, reads, shared=shared
         )
         record = Record(branch.encode(), message, version)
         return self._remember((repository.partition, branch), record)

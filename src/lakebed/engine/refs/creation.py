@@ -105,13 +105,13 @@ def create_branch(
     repository: Repository,
     name: str,
     branch: pb.Branch,
-    look: CreationReads | None = None,
+    reads: CreationReads | None = None,
     *,
     shared: bool = False,
 ) -> Version:
     """Create a branch; return the version of its record.
 
-    With `look`, the other records the creation depends on, a right guess of the commit in `branch`
+    With `reads`, the other records the creation depends on, a right guess of the commit in `branch`
     saves two calls. With `shared`, a tag may have the name too, as in the copied repository.
 
     Raises:
@@ -123,7 +123,7 @@ def create_branch(
     branches, tags = _records(store, repository)
     own, other = ("branch", branches), ("tag", tags)
     creation = _Creation(store, runtime, repository, own, other, name)
-    return creation.run(branch, look, shared=shared)
+    return creation.run(branch, reads, shared=shared)
 
 
 def create_tag(
@@ -132,7 +132,7 @@ def create_tag(
     repository: Repository,
     name: str,
     tag: pb.Tag,
-    look: CreationReads | None = None,
+    reads: CreationReads | None = None,
     *,
     shared: bool = False,
 ) -> Version:
@@ -140,7 +140,7 @@ def create_tag(
     branches, tags = _records(store, repository)
     own, other = ("tag", tags), ("branch", branches)
     creation = _Creation(store, runtime, repository, own, other, name)
-    return creation.run(tag, look, shared=shared)
+    return creation.run(tag, reads, shared=shared)
 
 
 def _records(store: Store, repository: Repository) -> tuple[Records[pb.Branch], Records[pb.Tag]]:
@@ -183,8 +183,6 @@ def was_deleted(records: Records[AnyRefT], name: str, unique_id: UniqueID) -> bo
 
 
 class _Creation(Generic[RefT, OtherT]):
-    """The creation of one branch or tag."""
-
     def __init__(
         self,
         store: Store,
@@ -204,18 +202,18 @@ class _Creation(Generic[RefT, OtherT]):
         self._id = name
         self._name = name.encode()
 
-    def run(self, message: RefT, look: CreationReads | None, *, shared: bool = False) -> Version:
+    def run(self, message: RefT, reads: CreationReads | None, *, shared: bool = False) -> Version:
         """Take all steps, again after interference; return the version of the LIVE record."""
         predicate: Predicate = ABSENT
         for _ in range(_TRIES):
             try:
                 message.state = CREATING
-                created, found = self._write(message, predicate, self._keys(message, look))
-                created = self._judge(message, created, found, look, shared=shared)
+                created, found = self._write(message, predicate, self._keys(message, reads))
+                created = self._judge(message, created, found, reads, shared=shared)
                 message.state = LIVE
                 return self._write(message, created)[0]
             except _Raced:
-                predicate = self._look_again()
+                predicate = self._next_predicate()
         raise TooManyTries(f"the creation of {self._kind} {self._id}", _TRIES)
 
     def _write(
@@ -246,12 +244,11 @@ class _Creation(Generic[RefT, OtherT]):
                 raise _Raced from None
             raise
 
-    def _keys(self, message: RefT, look: CreationReads | None) -> list[tuple[bytes, bytes]]:
-        """Return the keys of step 2."""
+    def _keys(self, message: RefT, reads: CreationReads | None) -> list[tuple[bytes, bytes]]:
         return [
             self._other.place(self._name),
             self._marks.place(self._repository, CommitID(message.commit_id)),
-            *(() if look is None else look.keys),
+            *(() if reads is None else reads.keys),
         ]
 
     def _judge(
@@ -259,7 +256,7 @@ class _Creation(Generic[RefT, OtherT]):
         message: RefT,
         created: Version,
         items: Sequence[Item | None],
-        look: CreationReads | None,
+        reads: CreationReads | None,
         *,
         shared: bool,
     ) -> Version:
@@ -271,12 +268,12 @@ class _Creation(Generic[RefT, OtherT]):
         try:
             if other is not None and not shared:
                 self._settle_other(self._other.decode(other))
-            commit_id = CommitID(message.commit_id) if look is None else look.judge(found)
+            commit_id = CommitID(message.commit_id) if reads is None else reads.judge(found)
             if commit_id != message.commit_id:
                 message.commit_id = commit_id
                 mark_place = self._marks.place(self._repository, commit_id)
                 created, [mark] = self._write(message, created, [mark_place])
-            self._marks.let_name(self._repository, commit_id, mark)
+            self._marks.admit_ref(self._repository, commit_id, mark)
         except LakebedError:
             # If the delete fails, a CREATING record stays, which does no harm.
             with suppress(LakebedError):
@@ -301,7 +298,7 @@ class _Creation(Generic[RefT, OtherT]):
         except (PredicateFailed, OutcomeUnknown):
             raise _Raced from None
 
-    def _look_again(self) -> Predicate:
+    def _next_predicate(self) -> Predicate:
         """Return the predicate for the next step 1, or raise `NotUnique`."""
         found = self._let_settle(self._own, self._own.find(self._name))
         if found is None:

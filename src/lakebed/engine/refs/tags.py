@@ -36,7 +36,7 @@ class Tags:
         commit_id: CommitID,
         *,
         unique_id: UniqueID | None = None,
-        look: CreationReads | None = None,
+        reads: CreationReads | None = None,
         shared: bool = False,
     ) -> Tag:
         """Create a tag; arguments as for `Branches.create`, raises as `create_tag`."""
@@ -45,7 +45,7 @@ class Tags:
             created_us=now_us(self._runtime),
             unique_id=unique_id or new_unique_id(self._runtime),
         )
-        create_tag(self._store, self._runtime, repository, tag, message, look, shared=shared)
+        create_tag(self._store, self._runtime, repository, tag, message, reads, shared=shared)
         return Tag(tag, CommitID(message.commit_id), UniqueID(message.unique_id))
 
     def delete(

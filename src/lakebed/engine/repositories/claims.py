@@ -6,7 +6,7 @@ unique id.
 Nested namespaces exclude each other too, which no single write can ensure. Hence the rule: *first
 claim, then scan*. Of two creators with nested namespaces, at least one scans after both have
 claimed, sees the other, and gives up. If both see each other, the creator with the smaller unique
-id waits for the other to give up (`Repositories._keeps`).
+id waits for the other to give up (`Repositories._retains`).
 
 **Dead claims.** The record of a repository is written before its claim and, once removed, never
 returns: each unique id is drawn once. So if a repository's record lacks the unique id of a claim,
@@ -42,7 +42,7 @@ class Claimant:
     unique_id: UniqueID
 
 
-Lives = Callable[[Claimant], bool]
+IsLive = Callable[[Claimant], bool]
 """Whether the repository's record has this unique id and will not be removed."""
 
 
@@ -59,7 +59,7 @@ class Claims:
         for kind in (CLAIMS, CLOSED):
             self._store.limits.check(GRAVELER, kind.prefix + _name(namespace))
 
-    def take(self, namespace: Namespace, claimant: Claimant, lives: Lives) -> None:
+    def take(self, namespace: Namespace, claimant: Claimant, is_live: IsLive) -> None:
         """Claim a namespace for a repository whose record exists.
 
         Raises:
@@ -67,9 +67,9 @@ class Claims:
                 have been made: the caller releases it after the claimant is removed.
             OutcomeUnknown: The claim may have been made.
         """
-        self._claim(namespace, claimant, lives)
+        self._claim(namespace, claimant, is_live)
         for record in self._neighbours(namespace):
-            _refuse_if_alive(namespace, record, lives)
+            _refuse_live(namespace, record, is_live)
 
     def release(self, namespace: Namespace, claimant: Claimant) -> bool:
         """Free the namespace of a removed repository; return whether it had a claim.
@@ -91,7 +91,7 @@ class Claims:
         for record in self._records.scan_readable(on_broken):
             yield Namespace.parse(record.name.decode()), _claimant(record)
 
-    def around(self, address: Address) -> tuple[Sequence[Claimant], Claimant | None]:
+    def owners_of(self, address: Address) -> tuple[Sequence[Claimant], Claimant | None]:
         """Return the owners, in one call, of the namespaces that contain an address.
 
         Returns:
@@ -109,13 +109,13 @@ class Claims:
         closed = (self._closed.decode(item) for item in found[count:] if item is not None)
         return [_claimant(each) for each in claimed], next(map(_claimant, closed), None)
 
-    def near(self, namespace: Namespace) -> Iterator[Claimant]:
+    def overlapping(self, namespace: Namespace) -> Iterator[Claimant]:
         """Iterate over the claims, dead or alive, on a namespace, its ancestors and descendants."""
-        yield from _near(self._records, namespace)
+        yield from _overlapping(self._records, namespace)
 
-    def closed_near(self, namespace: Namespace) -> Claimant | None:
+    def closed_overlapping(self, namespace: Namespace) -> Claimant | None:
         """Return a deleted repository that left objects near a namespace, or None; see `close`."""
-        return next(_near(self._closed, namespace), None)
+        return next(_overlapping(self._closed, namespace), None)
 
     def close(self, namespace: Namespace, claimant: Claimant, closed_us: int) -> None:
         """Record that the objects of a deleted repository stay in its namespace.
@@ -133,14 +133,14 @@ class Claims:
 
         self._closed.change(_name(namespace), note)
 
-    def _claim(self, namespace: Namespace, claimant: Claimant, lives: Lives) -> None:
+    def _claim(self, namespace: Namespace, claimant: Claimant, is_live: IsLive) -> None:
         message = pb.NamespaceClaim(repository=claimant.repository, unique_id=claimant.unique_id)
         for _ in range(_TRIES):
             found = self._records.find(_name(namespace))
             if found is not None:
                 if _claimant(found) == claimant:
                     return  # an earlier write was applied, and its reply lost
-                _refuse_if_alive(namespace, found, lives)
+                _refuse_live(namespace, found, is_live)
             predicate: Predicate = ABSENT if found is None else found.predicate
             # If the write fails, another creator was faster; if its outcome is unknown, read again.
             try:
@@ -163,7 +163,7 @@ class Claims:
                 yield record
 
 
-def _near(records: Records[pb.NamespaceClaim], namespace: Namespace) -> Iterator[Claimant]:
+def _overlapping(records: Records[pb.NamespaceClaim], namespace: Namespace) -> Iterator[Claimant]:
     """Yield the repositories with a namespace that equals, contains or lies in `namespace`."""
     for above in _ancestors(namespace):
         record = records.find(_name(above))
@@ -172,9 +172,9 @@ def _near(records: Records[pb.NamespaceClaim], namespace: Namespace) -> Iterator
     yield from map(_claimant, records.scan(prefix=_name(namespace)))
 
 
-def _refuse_if_alive(namespace: Namespace, record: Record[pb.NamespaceClaim], lives: Lives) -> None:
+def _refuse_live(namespace: Namespace, record: Record[pb.NamespaceClaim], is_live: IsLive) -> None:
     holder = _claimant(record)
-    if lives(holder):
+    if is_live(holder):
         raise NamespaceTaken(
             f"storage namespace {namespace} is in use: repository {holder.repository} keeps its"
             f" data in {record.name.decode()}; use another namespace"

@@ -31,7 +31,7 @@ from lakebed.block import (
 from lakebed.engine.errors import NamespaceTaken, TooManyTries
 from lakebed.engine.keys import INSTALLATION_KEY
 from lakebed.engine.model import RepositoryID
-from lakebed.engine.repositories.claims import Claimant, Lives
+from lakebed.engine.repositories.claims import Claimant, IsLive
 from lakebed.formats import (
     OWNER_PATH,
     FormatError,
@@ -71,7 +71,7 @@ class Owners:
         self._block = block
         self._runtime = runtime
 
-    def take(self, namespace: Namespace, claimant: Claimant, lives: Lives) -> None:
+    def take(self, namespace: Namespace, claimant: Claimant, is_live: IsLive) -> None:
         """Make a repository, which has the claim, the owner of its namespace.
 
         Raises:
@@ -85,7 +85,7 @@ class Owners:
             if found == wanted:
                 return
             if found is not None:
-                _refuse_if_alive(namespace, found, installation, lives)
+                _refuse_live(namespace, found, installation, is_live)
             if self._write(namespace, wanted, etag):
                 return
         raise TooManyTries(f"writing the owner of namespace {namespace}", _TRIES)
@@ -123,7 +123,7 @@ class Owners:
         return True
 
 
-def _refuse_if_alive(namespace: Namespace, found: Owner, installation: str, lives: Lives) -> None:
+def _refuse_live(namespace: Namespace, found: Owner, installation: str, is_live: IsLive) -> None:
     address = namespace.address(OWNER_PATH)
     if found.installation_id != installation:
         raise NamespaceTaken(
@@ -131,7 +131,7 @@ def _refuse_if_alive(namespace: Namespace, found: Owner, installation: str, live
             f" {found.repository} of another installation of Lakebed ({found.installation_id})"
             " as its owner; remove that file if the installation no longer uses the namespace"
         )
-    if lives(Claimant(RepositoryID(found.repository), UniqueID(found.unique_id))):
+    if is_live(Claimant(RepositoryID(found.repository), UniqueID(found.unique_id))):
         raise NamespaceTaken(
             f"storage namespace {namespace} is in use: {address} names repository"
             f" {found.repository} as its owner"

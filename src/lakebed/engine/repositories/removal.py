@@ -63,8 +63,12 @@ class Removal:
         self._records = Records(store, REPOSITORIES, GRAVELER)
         self._deleted = Records(store, DELETED, DELETED_PARTITION)
 
-    def settle(self, repository: RepositoryID) -> RepositoryRecord | None:
-        """Return the record under a name, or None, after finishing any removal in progress."""
+    def find_current(self, repository: RepositoryID) -> RepositoryRecord | None:
+        """Return the record under a name, or None, after removing a deleting or overdue one.
+
+        Raises `TooManyTries` after concurrent changes, `OutcomeUnknown` if a removal may be
+        unfinished.
+        """
         for _ in range(_TRIES):
             record = self._records.find(repository.encode())
             if record is None or not self._must_end(record):
@@ -73,9 +77,9 @@ class Removal:
                 self.end(record)
         raise TooManyTries(f"the search for repository {repository}", _TRIES)
 
-    def lives(self, claimant: Claimant) -> bool:
-        """Whether a repository exists or is being created; removes an overdue creation first."""
-        record = self.settle(claimant.repository)
+    def is_live(self, claimant: Claimant) -> bool:
+        """Whether a repository exists or is being created; finishes removals first."""
+        record = self.find_current(claimant.repository)
         return record is not None and record.message.unique_id == claimant.unique_id
 
     def end(self, record: RepositoryRecord) -> None:

@@ -98,8 +98,8 @@ COURTESY_SECONDS: Final = 2.0
 
 _COURTESY_PAUSE_SECONDS: Final = 0.02
 
-LATELY_SECONDS: Final = 60.0
-"""Must be shorter than the longest request; see `EngineSettings.grace_seconds`."""
+SEEN_SECONDS: Final = 60.0
+"""A fraction of the longest request; see `EngineSettings.grace_seconds`."""
 
 RepositoryRecord = Record[pb.Repository]
 
@@ -179,15 +179,15 @@ class Repositories:
         record = _active(repository, None if item is None else self._records.decode(item))
         return self._remember(repository, record, read_at)
 
-    def seen_lately(self, repository: RepositoryID) -> Repository | None:
-        """Return the repository from `last_seen`, or None if read more than `LATELY_SECONDS` ago.
+    def seen_recently(self, repository: RepositoryID) -> Repository | None:
+        """Return the repository from `last_seen`, or None if read more than `SEEN_SECONDS` ago.
 
         For callers that write an invisible record into the repository's partition before they check
         the repository. If it was deleted meanwhile, the Cleaner finds the record in a second scan,
         after all requests from before the deletion have ended.
         """
         known = self._known.get(repository)
-        if known is None or self._runtime.monotonic() - known.read_at > LATELY_SECONDS:
+        if known is None or self._runtime.monotonic() - known.read_at > SEEN_SECONDS:
             return None
         return known.repository
 
@@ -204,28 +204,28 @@ class Repositories:
             if record.message.state == ACTIVE:
                 yield _repository(record)
 
-    def around(self, address: Address) -> tuple[RepositoryID | None, RepositoryID | None]:
+    def owners_of(self, address: Address) -> tuple[RepositoryID | None, RepositoryID | None]:
         """Return the live and the deleted repository whose namespace contains an address, or None.
 
         Of deleted repositories, only one with objects left at the address counts.
         """
-        claimants, closed = self._claims.around(address)
-        keeper = next((each.repository for each in claimants if self._removal.lives(each)), None)
+        claimants, closed = self._claims.owners_of(address)
+        keeper = next((each.repository for each in claimants if self._removal.is_live(each)), None)
         if keeper is None and closed is None and claimants:
             # The namespace of a repository deleted meanwhile was closed before that.
-            _, closed = self._claims.around(address)
+            _, closed = self._claims.owners_of(address)
         return keeper, None if closed is None else closed.repository
 
-    def keeper_near(self, namespace: Namespace) -> RepositoryID | None:
+    def overlapping_owner(self, namespace: Namespace) -> RepositoryID | None:
         """Return a live repository with a namespace equal to, above or below this one, or None."""
-        for claimant in self._claims.near(namespace):
-            if self._removal.lives(claimant):
+        for claimant in self._claims.overlapping(namespace):
+            if self._removal.is_live(claimant):
                 return claimant.repository
         return None
 
-    def left_near(self, namespace: Namespace) -> RepositoryID | None:
+    def former_owner(self, namespace: Namespace) -> RepositoryID | None:
         """Return a deleted repository that left objects in, above or below a namespace, or None."""
-        claimant = self._claims.closed_near(namespace)
+        claimant = self._claims.closed_overlapping(namespace)
         return None if claimant is None else claimant.repository
 
     def create(
@@ -312,9 +312,11 @@ class Repositories:
         created = _repository(record)
         try:
             self._claims.take(
-                created.namespace, claimant_of(record), partial(self._keeps, claimant_of(record))
+                created.namespace,
+                claimant_of(record),
+                partial(self._retains, claimant_of(record)),
             )
-            self._owners.take(created.namespace, claimant_of(record), self._removal.lives)
+            self._owners.take(created.namespace, claimant_of(record), self._removal.is_live)
             populate(created)
             return self._activate(record)
         except StoreUnavailable:
@@ -323,7 +325,7 @@ class Repositories:
             self._undo(record)
             raise
 
-    def _keeps(self, ours: Claimant, other: Claimant) -> bool:
+    def _retains(self, ours: Claimant, other: Claimant) -> bool:
         """Return whether another claimant retains the namespace that we claim.
 
         Two creations that see each other would both give up. So the creation with the smaller
@@ -331,7 +333,7 @@ class Repositories:
         """
         give_up_at = self._runtime.monotonic() + COURTESY_SECONDS
         while True:
-            found = self._removal.settle(other.repository)
+            found = self._removal.find_current(other.repository)
             if found is None or found.message.unique_id != other.unique_id:
                 return False
             gives_way = found.message.state == INITIAL and other.unique_id > ours.unique_id
@@ -342,7 +344,7 @@ class Repositories:
     def _begin(self, repository: RepositoryID, message: pb.Repository) -> RepositoryRecord:
         """Step 1."""
         for _ in range(_TRIES):
-            found = self._removal.settle(repository)
+            found = self._removal.find_current(repository)
             if found is not None:
                 raise _not_unique(found)
             # A new id for each attempt: a lost and removed write must not be taken for this one.
@@ -356,7 +358,7 @@ class Repositories:
                 raise
             except OutcomeUnknown as unknown:
                 with still_unknown(unknown):
-                    found = self._removal.settle(repository)
+                    found = self._removal.find_current(repository)
                 if found is None or found.message.unique_id != message.unique_id:
                     continue
                 version = found.predicate
@@ -390,7 +392,7 @@ class Repositories:
             self._removal.end(record)
         # If the record was removed before we claimed, the claim is dead: release it.
         with suppress(LakebedError):
-            if not self._removal.lives(claimant_of(record)):
+            if not self._removal.is_live(claimant_of(record)):
                 self._claims.release(_repository(record).namespace, claimant_of(record))
 
     def set_metadata(
@@ -460,14 +462,14 @@ class Repositories:
             )
         self._claims.check_size(namespace)
         # A refusal of `take` leaves the claim, because another adoption may rely on it.
-        for other in self._claims.near(namespace):
-            if other != claimant and self._removal.lives(other):
+        for other in self._claims.overlapping(namespace):
+            if other != claimant and self._removal.is_live(other):
                 raise NamespaceTaken(
                     f"repository {repository} cannot adopt the objects in {namespace}: repository"
                     f" {other.repository} keeps its data there, above or below"
                 )
-        self._claims.take(namespace, claimant, self._removal.lives)
-        self._owners.take(namespace, claimant, self._removal.lives)
+        self._claims.take(namespace, claimant, self._removal.is_live)
+        self._owners.take(namespace, claimant, self._removal.is_live)
         adopted = pb.AdoptedNamespace(
             storage_namespace=str(namespace), adopted_us=now_us(self._runtime)
         )
@@ -536,7 +538,7 @@ class Repositories:
             if record is None or record.message.unique_id != unique_id:
                 raise RepositoryNotFound(repository)
             if record.message.state == INITIAL:
-                self._removal.settle(repository)
+                self._removal.find_current(repository)
                 raise RepositoryNotFound(repository)
             if record.message.read_only and not force and record.message.state == ACTIVE:
                 raise ReadOnly(repository)

@@ -152,7 +152,7 @@ class Cells:
         pairs = zip(self.tokens, items, strict=True)
         return [self._settled(token, item) for token, item in pairs]
 
-    def shown(self, token: StagingToken, rows: Iterable[Pair]) -> Iterator[Pair]:
+    def visible(self, token: StagingToken, rows: Iterable[Pair]) -> Iterator[Pair]:
         """Yield the cells of a token that have a value, reduced to the value."""
         for row in rows:
             if row[1] < MARK:
@@ -180,7 +180,7 @@ class Cells:
                 return item
             if parse_proposed(item.key, item.value).branch_version == self._version:
                 return item
-            take_away(self.store, token, item)
+            remove_proposal(self.store, token, item)
             (item,) = self.store.get_many([(token.encode(), item.key)])
         assert item is not None
         raise TooManyTries(f"the read of {quoted(path_of(item.key))}", _TRIES)
@@ -230,7 +230,7 @@ def propose(found: Item | None, value: bytes, branch_version: Version) -> bytes:
     return MARK + proposed.SerializeToString()
 
 
-def take_away(store: Store, token: StagingToken, item: Item) -> None:
+def remove_proposal(store: Store, token: StagingToken, item: Item) -> None:
     """Remove the proposal from a cell as read; ignores concurrent changes.
 
     Raises:
@@ -252,7 +252,7 @@ def take_away(store: Store, token: StagingToken, item: Item) -> None:
         return
 
 
-def spelled_out(rows: Iterable[Item]) -> Iterator[Pair]:
+def all_values(rows: Iterable[Item]) -> Iterator[Pair]:
     """Yield each value and each proposal of cells as a separate row.
 
     For callers that must see every entry, visible now or later.

@@ -94,7 +94,6 @@ class EmptyRunNotes:
         self._now_us = now_us
 
     def stretches(self) -> list[KeyRange]:
-        """Return the empty ranges."""
         return [_stretch(each) for each in self._counting(self._find())]
 
     def seek(self, stretch: KeyRange) -> EmptyRunSearch | None:

@@ -254,7 +254,6 @@ class _MergedWindows:
                 self._runs.end(prefix_end(self._query.prefix))
 
     def _pass_over(self, staged: _Staged, end: bytes) -> None:
-        """Continue after an empty window."""
         place = self._runs.jump(end)
         if place != end:
             # The note may have been cut since the read: do not extend it.

@@ -61,7 +61,7 @@ class Reader:
             EntryNotFound: No entry has this key.
         """
         for found in self._in_time(self._readings.of_ref, repository_id, ref, key):
-            entry, _ = self.look(found, key)
+            entry, _ = self.effective_entry(found, key)
         if entry is None:
             raise EntryNotFound(key)
         return found.repository, entry
@@ -104,7 +104,9 @@ class Reader:
             page = list_changes(cells, *self._committed_of(found), query)
         return page
 
-    def look(self, found: Reading, key: bytes) -> tuple[Entry | None, Sequence[Item | None]]:
+    def effective_entry(
+        self, found: Reading, key: bytes
+    ) -> tuple[Entry | None, Sequence[Item | None]]:
         """Return the entry of a key, or None, and the deciding cells, newest first."""
         cells: Sequence[Item | None] = ()
         if found.view is not View.COMMITTED:
@@ -151,7 +153,6 @@ class Reader:
         return found
 
     def committed(self, repository: Repository, commit_id: CommitID, key: bytes) -> Entry | None:
-        """Return the entry of a key in a commit, or None."""
         commit = self._commits.get(repository, commit_id)
         try:
             committed = self._committed_in(repository.home)

@@ -55,12 +55,12 @@ class StagedChanges:
         self._limit = limit if len(cells.tokens) <= _FEW_TOKENS else None
         self._begun: list[Pair] = []
         self._unread: Iterator[Pair] | None = None
-        self.held: set[StagingToken] = set()
+        self.nonempty: set[StagingToken] = set()
         """The tokens with any key among those scanned so far."""
 
     def pairs(self) -> Iterator[Pair]:
         """Yield each key with its effective value, in key order."""
-        return self._shown(self._rows())
+        return self._visible(self._rows())
 
     def begin(self, count: int) -> list[Pair]:
         """Return the first `count` pairs, or all if fewer; `tables` includes them too."""
@@ -73,7 +73,7 @@ class StagedChanges:
         while page := list(islice(rows, _ROWS)):
             table = _columns(page)
             if table is None:  # few rows, or a proposal among them
-                table = _parse_one_by_one(list(self._shown(page)))
+                table = _parse_one_by_one(list(self._visible(page)))
             if table.num_rows:
                 yield table
 
@@ -84,10 +84,9 @@ class StagedChanges:
             self._unread = self._scan(tokens[0]) if len(tokens) == 1 else self._merge()
         return self._unread
 
-    def _shown(self, rows: Iterable[Pair]) -> Iterator[Pair]:
-        """Yield the values of rows from `_rows`."""
+    def _visible(self, rows: Iterable[Pair]) -> Iterator[Pair]:
         tokens = self._cells.tokens
-        return self._cells.shown(tokens[0], rows) if len(tokens) == 1 else iter(rows)
+        return self._cells.visible(tokens[0], rows) if len(tokens) == 1 else iter(rows)
 
     def _merge(self) -> Iterator[Pair]:
         scans = [self._ranked(rank, token) for rank, token in enumerate(self._cells.tokens)]
@@ -99,7 +98,7 @@ class StagedChanges:
 
     def _ranked(self, rank: int, token: StagingToken) -> Iterator[tuple[bytes, int, Pair]]:
         """Scan a token; among equal keys, the newest token's sorts first."""
-        for row in self._cells.shown(token, self._scan(token)):
+        for row in self._cells.visible(token, self._scan(token)):
             yield row[0], rank, row
 
     def _scan(self, token: StagingToken) -> Iterator[Pair]:
@@ -110,7 +109,7 @@ class StagedChanges:
         for row in rows:
             begun.append(row)
             if value_in(*row) is not None:
-                self.held.add(token)
+                self.nonempty.add(token)
                 break
         return chain(begun, rows)
 

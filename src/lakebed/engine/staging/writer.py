@@ -94,7 +94,7 @@ from lakebed.engine.staging.cells import (
     encode,
     has_proposal,
     propose,
-    take_away,
+    remove_proposal,
     value_of,
     version_of,
 )
@@ -264,7 +264,7 @@ class Writer:
                     written, second = self._swap_and_read(
                         known, entry.key, value, predicate, version
                     )
-                known = self._look_again(known, [entry.key], second)
+                known = self._reread(known, [entry.key], second)
             except (Protected, ReadOnly):
                 covered = undo_log.undo()
                 if not (written and token in covered and self._is_current(known, entry.key)):
@@ -362,7 +362,7 @@ class Writer:
         for number in range(self._tries):
             if number > 0:
                 known = self._read_again(known, key)
-            entry, cell = self._look(known, key)
+            entry, cell = self._effective_entry(known, key)
             value = value_for(entry)
             if value is None:
                 return None
@@ -395,7 +395,7 @@ class Writer:
         proposal = Item(STAGED_PREFIX + key, cell, version)
         shown = [] if value == TOMBSTONE else [key]
         try:
-            after = self._look_again(known, shown, second, applied=False).branch
+            after = self._reread(known, shown, second, applied=False).branch
         except REFUSALS:
             self._withdraw(branch, proposal)
             raise
@@ -410,7 +410,7 @@ class Writer:
     def _withdraw(self, branch: Branch, proposal: Item) -> None:
         """Remove a proposal, which stays invisible on failure."""
         with suppress(StoreUnavailable):
-            take_away(self._store, branch.staging_token, proposal)
+            remove_proposal(self._store, branch.staging_token, proposal)
 
     def _confirm(self, branch: Branch, proposal: Item, value: bytes) -> bool:
         """Make a proposal the value of its cell; return whether this succeeded.
@@ -439,7 +439,6 @@ class Writer:
         return False
 
     def _wait(self, number: int) -> None:
-        """Back off, longer each time."""
         longer = min(2.0**number, _LONGEST_WAIT)
         self._runtime.sleep(_WAIT_SECONDS * longer * (1 + self._runtime.random()))
 
@@ -459,7 +458,7 @@ class Writer:
             return error
         return None
 
-    def _look_again(
+    def _reread(
         self,
         known: Reading,
         keys: list[bytes],
@@ -504,9 +503,9 @@ class Writer:
         except (PredicateFailed, OutcomeUnknown):
             return False, ()
 
-    def _look(self, known: Reading, key: bytes) -> tuple[Entry | None, Item | None]:
+    def _effective_entry(self, known: Reading, key: bytes) -> tuple[Entry | None, Item | None]:
         """Return the visible entry, and the cell under the current staging token."""
-        entry, cells = self._reader.look(known, key)
+        entry, cells = self._reader.effective_entry(known, key)
         return entry, cells[0]
 
 

@@ -125,7 +125,7 @@ class Runner:
             failures.extend(failure for each in found for failure in each)
 
         def beat() -> bool:
-            is_ours = held.beat()
+            is_ours = held.heartbeat()
             if not is_ours:
                 lost.set()
             return is_ours

@@ -19,9 +19,9 @@ def check_places(engine: Engine, sources: Iterable[ImportSource]) -> None:
     repositories = engine.repositories
     for place in (source.place for source in sources):
         if isinstance(place, Address):
-            keeper, leaver = repositories.around(place)
+            keeper, leaver = repositories.owners_of(place)
         else:
-            keeper, leaver = repositories.keeper_near(place), repositories.left_near(place)
+            keeper, leaver = repositories.overlapping_owner(place), repositories.former_owner(place)
         if keeper is not None:
             raise AddressTaken(place, keeper)
         if leaver is not None:

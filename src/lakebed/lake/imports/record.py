@@ -30,5 +30,5 @@ class LeasedImport(LeasedRecord[pb.Import]):
 
         return self.take(count)
 
-    def _goes_on(self, message: pb.Import) -> bool:
+    def _is_running(self, message: pb.Import) -> bool:
         return message.state == pb.IMPORT_STATE_RUNNING

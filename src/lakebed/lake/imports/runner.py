@@ -123,7 +123,7 @@ class ImportRunner:
         def work() -> None:
             self._work(repository, held, note.name.decode())
 
-        held.keep_alive(work, beat_seconds=BEAT_SECONDS)
+        held.keep_alive(work, heartbeat_seconds=BEAT_SECONDS)
         self._forget_ended(held, note)
 
     def _work(self, repository: Repository, held: LeasedImport, import_id: str) -> None:

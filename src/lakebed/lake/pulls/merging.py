@@ -90,7 +90,7 @@ class LeasedPull(LeasedRecord[pb.PullRequest]):
 
         self.change(end)
 
-    def _goes_on(self, message: pb.PullRequest) -> bool:
+    def _is_running(self, message: pb.PullRequest) -> bool:
         return message.state in UNDER_WAY
 
 
@@ -146,7 +146,7 @@ class PullMerger:
             raise NotBegun
         return held.keep_alive(
             lambda: self._publish(repository, held, destination, request),
-            beat_seconds=self._silence_seconds / _BEATS_A_TIMEOUT,
+            heartbeat_seconds=self._silence_seconds / _BEATS_A_TIMEOUT,
         )
 
     def _publish(
