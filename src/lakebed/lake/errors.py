@@ -104,7 +104,7 @@ __all__ = [
 
 
 class CatalogError(LakebedError):
-    """Any error of the catalog."""
+    """Base class of the catalog's errors."""
 
     kind: ClassVar[str] = "catalog"
 

@@ -12,7 +12,7 @@ from lakebed.base.errors import LakebedError
 
 
 class HookError(LakebedError):
-    """Any error of hooks."""
+    """Base class of the errors of hooks."""
 
     kind = "hooks"
 

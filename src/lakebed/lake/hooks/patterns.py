@@ -18,7 +18,7 @@ class InvalidPattern(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class _Star:
-    """Any characters except ``/``."""
+    """A run of characters except ``/``."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable, Mapping
-from typing import Any, Final, Literal, get_args
+from typing import Final, Literal, get_args
 from urllib.parse import urlsplit
 
 from lakebed.lake.hooks.durations import parse_duration
@@ -60,7 +60,7 @@ def read_timeout(given: Mapping[str, object]) -> float:
     return seconds
 
 
-def _text(name: str, value: Any) -> str:
+def _text(name: str, value: object) -> str:
     if not isinstance(value, str):
         raise InvalidProperties(f"{name} must be a string, not {value!r}")
     if not value:
@@ -75,7 +75,7 @@ def _script(name: str, value: object) -> str:
     return script
 
 
-def _url(name: str, value: Any) -> str:
+def _url(name: str, value: object) -> str:
     url = _text(name, value)
     try:
         parts = urlsplit(url)
@@ -96,7 +96,7 @@ def _boolean(name: str, value: object) -> bool:
     return value
 
 
-def _mapping(name: str, value: Any) -> dict[str, Any]:
+def _mapping(name: str, value: object) -> dict[str, object]:
     if not isinstance(value, dict):
         raise InvalidProperties(f"{name} must be a mapping, not {value!r}")
     return value
@@ -108,14 +108,14 @@ def _texts(name: str, value: object) -> list[str]:
     return value
 
 
-def _query(name: str, value: Any) -> dict[str, list[str]]:
+def _query(name: str, value: object) -> dict[str, list[str]]:
     query: dict[str, list[str]] = {}
     for key, each in _mapping(name, value).items():
         query[key] = _texts(f"{name}.{key}", each if isinstance(each, list) else [each])
     return query
 
 
-def _headers(name: str, value: Any) -> dict[str, str]:
+def _headers(name: str, value: object) -> dict[str, object]:
     headers = _mapping(name, value)
     for header, text in headers.items():
         if not _HEADER.fullmatch(header) or header.lower() in _OWN_HEADERS:
@@ -132,7 +132,7 @@ def _api_version(name: str, value: object) -> str:
 
 
 def _require(*names: str) -> Callable[[Mapping[str, object]], None]:
-    def check(found: Mapping[str, Any]) -> None:
+    def check(found: Mapping[str, object]) -> None:
         for name in names:
             if name not in found:
                 raise InvalidProperties(f"the property {name} is missing")

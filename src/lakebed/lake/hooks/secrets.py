@@ -3,7 +3,7 @@
 import os
 import re
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import Final
 
 from lakebed.lake.hooks.errors import HookFailed
 from lakebed.lake.hooks.settings import EnvironmentSettings
@@ -26,7 +26,7 @@ class Environment:
         self._hide = hide
         self._variables = os.environ if variables is None else variables
 
-    def fill(self, value: Any) -> Any:
+    def fill(self, value: object) -> object:
         """Return a value with each ``{{ ENV.NAME }}`` replaced, also in nested values.
 
         Raises `HookFailed` if an available variable is not set.

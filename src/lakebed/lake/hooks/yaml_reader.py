@@ -7,7 +7,7 @@ number. Therefore only its parser is used, and values are built here from the pa
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import yaml
 
@@ -56,7 +56,7 @@ class Scalar:
         return float(self.text) if _FLOAT.fullmatch(self.text) else self.text
 
 
-Node = Scalar | list[Any] | dict[str, Any]
+Node = Scalar | list["Node"] | dict[str, "Node"]
 """A scalar, a list of nodes, or a mapping of names to nodes."""
 
 
@@ -78,7 +78,7 @@ def read_yaml(content: bytes) -> Node:
         raise InvalidYaml(f"{where}invalid YAML ({problem or 'unreadable'})") from None
 
 
-def plain(node: Node) -> Any:
+def plain(node: Node) -> object:
     """Convert a node to Python values."""
     if isinstance(node, Scalar):
         return node.value

@@ -164,7 +164,7 @@ def _texts(column: pa.ChunkedArray, write: Callable[[object], str]) -> list[str 
     return [None if value is None else write(value) for value in values]
 
 
-def cell(value: Any) -> str:
+def cell(value: object) -> str:
     """Format a value, truncated if long."""
     return cut(_text(value[:CELL_LENGTH_MAX] if isinstance(value, bytes) else value))
 
@@ -174,7 +174,7 @@ def cut(text: str) -> str:
     return text if len(text) <= CELL_LENGTH_MAX else f"{text[:CELL_LENGTH_MAX]}…"
 
 
-def _text(value: Any) -> str:
+def _text(value: object) -> str:
     for kinds, write in _WRITERS:
         if isinstance(value, kinds):
             return write(value)

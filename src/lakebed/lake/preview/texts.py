@@ -6,7 +6,7 @@ nothing to sanitise, and a page that shows the tree parses no HTML.
 
 import json
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Final
 from urllib.parse import urlsplit
 
 from markdown_it import MarkdownIt
@@ -24,7 +24,7 @@ MARKDOWN_LENGTH_MAX: Final = 24 << 10
 """Longer documents are shown as text: parsing 64 KiB can take more than a second."""
 _OUTPUT_LENGTH_MAX: Final = 4000
 
-Node = Any
+Node = object
 """A text, or ``{"tag": …, "children": […]}``, with ``href`` for a link."""
 
 
@@ -92,7 +92,7 @@ _LEAVES: Final[dict[str, Callable[[SyntaxTreeNode], Node]]] = {
 }
 
 
-def notebook_cells(text: str) -> list[dict[str, Any]]:
+def notebook_cells(text: str) -> list[dict[str, object]]:
     """Return the cells of a Jupyter notebook, with their textual outputs.
 
     Raises `ValueError` if the text is not a notebook.
@@ -110,7 +110,7 @@ def notebook_cells(text: str) -> list[dict[str, Any]]:
     return cells
 
 
-def _cell(cell: dict[str, Any], source: str, *, is_markdown: bool) -> dict[str, Any]:
+def _cell(cell: dict[str, object], source: str, *, is_markdown: bool) -> dict[str, object]:
     if is_markdown:
         return {"kind": "markdown", "tree": markdown_tree(source)}
     outputs = cell.get("outputs")

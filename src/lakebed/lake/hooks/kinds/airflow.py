@@ -9,7 +9,7 @@ again starts no second run: Airflow replies 409, and the hook continues with the
 
 import base64
 import json
-from typing import Any, Final
+from typing import Final
 from urllib.parse import quote
 
 from lakebed.lake.hooks.errors import HookFailed
@@ -33,7 +33,7 @@ def run(context: HookContext) -> None:
     dag_run_id = f"lakeFS_hook_{context.spec.id}_{context.event.run_id}"
     dag = quote(properties["dag_id"], safe="")
     runs = f"{_base(context)}/api/{version}/dags/{dag}/dagRuns"
-    body: dict[str, Any] = {
+    body: dict[str, object] = {
         "dag_run_id": dag_run_id,
         "conf": {**properties.get("dag_conf", {}), "lakeFS_event": context.payload},
     }

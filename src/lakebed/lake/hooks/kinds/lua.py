@@ -9,7 +9,6 @@ messages from the process are validated as if written by the script.
 """
 
 import sys
-from typing import Any
 
 import msgspec
 
@@ -81,7 +80,7 @@ def _serve(context: HookContext, child: Child) -> str | None:
 
 def _start(context: HookContext, script: bytes) -> Start:
     event, commit = context.event, context.event.commit
-    action: dict[str, Any] = {
+    action: dict[str, object] = {
         "action_name": context.spec.action_name,
         "hook_id": context.spec.id,
         "run_id": event.run_id,

@@ -1,6 +1,5 @@
 """Webhooks: send the event to a URL; a 2xx status lets the operation proceed."""
 
-from typing import Any
 from urllib.parse import urlencode
 
 from lakebed.lake.hooks.errors import HookFailed
@@ -30,7 +29,7 @@ def run(context: HookContext) -> None:
         raise HookFailed(f"the webhook returned status {response.status}{hint}")
 
 
-def _with_query(url: str, query: list[tuple[str, Any]]) -> str:
+def _with_query(url: str, query: list[tuple[str, str]]) -> str:
     url = url.partition("#")[0]
     if not query:
         return url

@@ -5,7 +5,7 @@ Each message is MessagePack, preceded by its length in four bytes. The server se
 """
 
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
@@ -27,13 +27,15 @@ CALLS: Final = {
 }
 """The functions of ``lakefs`` and their arguments in order; ? marks optional arguments."""
 
+Argument = str | int | bool | dict[str, str]
+
 
 class Start(msgspec.Struct, frozen=True, kw_only=True):
     """A script, its arguments and its limits."""
 
     script: bytes
-    action: dict[str, Any]
-    args: dict[str, Any]
+    action: dict[str, object]
+    args: object
     username: str
     seconds: float
     memory_mib: int
@@ -44,7 +46,7 @@ class CallReply(msgspec.Struct, frozen=True, kw_only=True):
     """Result of a call or a request; with an error, the other fields are unset."""
 
     status: int = 0
-    body: Any = None
+    body: object = None
     headers: dict[str, str] = {}
     error: str | None = None
 
@@ -59,7 +61,7 @@ class Call(msgspec.Struct, frozen=True, tag=True):
     """A call of a function of the ``lakefs`` package."""
 
     name: str
-    arguments: dict[str, str | int | bool | dict[str, str]]
+    arguments: dict[str, Argument]
 
 
 class HTTPCall(msgspec.Struct, frozen=True, tag=True):

@@ -8,7 +8,7 @@ from lakebed.lake.hooks.lua_child.messages import Start
 from lakebed.lake.hooks.lua_child.pipe import Pipe
 from lakebed.lake.hooks.lua_child.values import CallFailed, text
 
-Functions = dict[str, Callable[..., Any]]
+Functions = dict[str, Callable[..., object]]
 
 _SERVER: Final = "lakebed.lake.hooks.lua_child.library.server"
 _LIBRARIES: Final = {
@@ -62,6 +62,6 @@ def _load(place: str) -> Any:
     return getattr(import_module(module), name)
 
 
-def _fail(message: Any) -> None:
+def _fail(message: object) -> None:
     shown = text(message).decode(errors="replace")
     raise CallFailed(f"<HookFailure>{shown}</HookFailure>")

@@ -26,10 +26,10 @@ class Values:
     def __init__(self, lua: Any, bytes_max: int) -> None:
         self._lua = lua
         self._bytes_max = bytes_max
-        self.collect: Callable[[], Any]
-        self.wrap: Callable[[Any], Any]
+        self.collect: Callable[[], object]
+        self.wrap: Callable[[object], object]
         self.new_array: Callable[[], Any]
-        self.is_array: Callable[[Any], bool]
+        self.is_array: Callable[[object], bool]
 
     def from_lua(self, value: Any, depth: int = 0) -> Any:
         """Convert a Lua value: a table becomes a list if it is a sequence, otherwise a dict.
@@ -54,7 +54,7 @@ class Values:
             return [items.get(index) for index in range(1, length + 1)]
         return {_key_text(key): each for key, each in items.items()}
 
-    def to_lua(self, value: Any) -> Any:
+    def to_lua(self, value: object) -> object:
         """Convert a Python value; raise `MemoryError` if it exceeds the script's memory."""
         if isinstance(value, str):
             value = value.encode(errors="surrogateescape")
@@ -87,7 +87,7 @@ class Values:
         Returns true and the results, or false and a message.
         """
 
-        def call(*arguments: Any) -> tuple[Any, ...]:
+        def call(*arguments: object) -> tuple[object, ...]:
             try:
                 results = function(*map(self.from_lua, arguments))
                 given = results if isinstance(results, tuple) else (results,)
@@ -102,7 +102,7 @@ class Values:
         return call
 
 
-def text(value: Any, position: int = 1) -> bytes:
+def text(value: object, position: int = 1) -> bytes:
     """Return a string argument, or a number as a string; raise `CallFailed` for other types."""
     if isinstance(value, bytes):
         return value
@@ -111,7 +111,7 @@ def text(value: Any, position: int = 1) -> bytes:
     raise CallFailed(f"bad argument #{position}: a string is expected")
 
 
-def number(value: Any, position: int = 1) -> int | float:
+def number(value: object, position: int = 1) -> int | float:
     """Return a number argument, or a numeric string as a number; raise `CallFailed` otherwise."""
     if isinstance(value, bytes):
         try:
@@ -123,7 +123,7 @@ def number(value: Any, position: int = 1) -> int | float:
     raise CallFailed(f"bad argument #{position}: a number is expected")
 
 
-def readable(value: Any) -> Any:
+def readable(value: object) -> Any:
     """Return a value with all bytes decoded to str, for JSON and YAML."""
     if isinstance(value, bytes):
         return value.decode(errors="replace")

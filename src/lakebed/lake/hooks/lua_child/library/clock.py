@@ -4,7 +4,7 @@ import re
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta, timezone, tzinfo
-from typing import Any, Final
+from typing import Final
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from lakebed.lake.hooks.lua_child.values import CallFailed, number, text
@@ -116,7 +116,7 @@ def _read_offset(written: str) -> tzinfo:
     return timezone(-offset if written[0] == "-" else offset)
 
 
-def _moment(nanoseconds: Any, zone: Any) -> datetime:
+def _moment(nanoseconds: object, zone: object) -> datetime:
     name = "" if zone is None else text(zone).decode(errors="replace")
     try:
         found = ZoneInfo(name) if name and name != "UTC" else UTC

@@ -6,13 +6,13 @@ import hashlib
 import hmac
 import uuid
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Final
 
 from lakebed.lake.hooks.lua_child.values import CallFailed, text
 
 
 def _sign(algorithm: str) -> Callable[[object, object], bytes]:
-    def sign(message: Any, key: Any) -> bytes:
+    def sign(message: object, key: object) -> bytes:
         return hmac.digest(text(key, 2), text(message), algorithm)
 
     return sign

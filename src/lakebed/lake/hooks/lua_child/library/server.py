@@ -1,23 +1,22 @@
 """``lakefs`` and ``net/http``: requests to the server."""
 
 from collections.abc import Callable
-from typing import Any
 
-from lakebed.lake.hooks.lua_child.messages import CALLS, Call, CallReply, HTTPCall
+from lakebed.lake.hooks.lua_child.messages import CALLS, Argument, Call, CallReply, HTTPCall
 from lakebed.lake.hooks.lua_child.pipe import Pipe
 from lakebed.lake.hooks.lua_child.values import CallFailed, number, readable, text
 
 
-def new_lakefs(pipe: Pipe) -> dict[str, Callable[..., Any]]:
+def new_lakefs(pipe: Pipe) -> dict[str, Callable[..., object]]:
     """Return the functions of package ``lakefs``; each returns status and body."""
     return {name: _caller(pipe, name) for name in CALLS}
 
 
-def new_http(pipe: Pipe) -> dict[str, Callable[..., Any]]:
+def new_http(pipe: Pipe) -> dict[str, Callable[..., object]]:
     """Return the functions of package ``net/http``."""
 
-    def request(what: Any, body: Any = None) -> tuple[Any, ...]:
-        given: dict[str, Any] = what if isinstance(what, dict) else {"url": what, "body": body}
+    def request(what: object, body: object = None) -> tuple[object, ...]:
+        given: dict[str, object] = what if isinstance(what, dict) else {"url": what, "body": body}
         sent = given.get("body")
         method = given.get("method") or (b"GET" if sent is None else b"POST")
         reply = pipe.ask(
@@ -35,11 +34,11 @@ def new_http(pipe: Pipe) -> dict[str, Callable[..., Any]]:
     return {"request": request}
 
 
-def _caller(pipe: Pipe, name: str) -> Callable[..., Any]:
+def _caller(pipe: Pipe, name: str) -> Callable[..., object]:
     parameters = CALLS[name]
 
-    def call(*given: Any) -> tuple[Any, ...]:
-        arguments: dict[str, Any] = {}
+    def call(*given: object) -> tuple[object, ...]:
+        arguments: dict[str, Argument] = {}
         for position, parameter in enumerate(parameters, 1):
             value = given[position - 1] if position <= len(given) else None
             if value is not None or not parameter.endswith("?"):
@@ -50,7 +49,7 @@ def _caller(pipe: Pipe, name: str) -> Callable[..., Any]:
     return call
 
 
-def _argument(name: str, value: object, position: int) -> object:
+def _argument(name: str, value: object, position: int) -> Argument:
     if name == "amount":
         return int(number(value, position))
     if name == "user_metadata":
@@ -59,7 +58,7 @@ def _argument(name: str, value: object, position: int) -> object:
         if not isinstance(value, dict):
             raise CallFailed(f"bad argument #{position}: a table of strings is expected")
         return {key: readable(text(each, position)) for key, each in value.items()}
-    return readable(text(value, position))
+    return text(value, position).decode(errors="replace")
 
 
 def _results(reply: CallReply) -> tuple[object, ...]:
@@ -68,7 +67,7 @@ def _results(reply: CallReply) -> tuple[object, ...]:
     return (reply.status,) if reply.body is None else (reply.status, reply.body)
 
 
-def _headers(given: Any) -> dict[str, str]:
+def _headers(given: object) -> dict[str, str]:
     if not isinstance(given, dict):
         raise CallFailed("headers must be a table of strings")
     headers: dict[str, str] = {}

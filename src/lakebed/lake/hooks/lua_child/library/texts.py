@@ -3,7 +3,7 @@
 import posixpath
 import re
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Final
 from urllib.parse import unquote_to_bytes, urlsplit
 
 from lakebed.lake.hooks.lua_child.values import CallFailed, number, text
@@ -65,7 +65,7 @@ def _compiled(pattern: object) -> re.Pattern[bytes]:
 def _compile(pattern: object) -> dict[str, Callable[..., object]]:
     compiled = _compiled(pattern)
 
-    def find(whole: Any) -> bytes:
+    def find(whole: object) -> bytes:
         found = compiled.search(text(whole))
         return found[0] if found else b""
 
