@@ -22,7 +22,7 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
-from lakebed.server.api.operations import ROUTES, not_there
+from lakebed.server.api.operations import ROUTES, not_implemented
 from lakebed.server.api.routes import Route
 from lakebed.testing.servers.lakebed import LakebedServer, lakebed_server
 from tests.compat.samples import Sample, api_of, authorization, good, make_sample
@@ -36,7 +36,7 @@ CHECKS: Final = [
     response_schema_conformance,
 ]
 BY_NAME: Final = {route.operation: route for route in ROUTES}
-(NOT_THERE,) = {route.tag for route in not_there.routes}
+(NOT_THERE,) = {route.tag for route in not_implemented.routes}
 # Once in the life of an installation; the server of this test has had it.
 NEVER_AGAIN: Final = {"setup": 409}
 TAGS: Final = sorted({route.tag for route in ROUTES})

@@ -14,7 +14,7 @@ from urllib.parse import quote
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
-from lakebed.server.api.operations import ROUTES, not_there
+from lakebed.server.api.operations import ROUTES, not_implemented
 from lakebed.server.api.routes import Route
 from lakebed.server.s3 import xml_reader
 from tests.fuzz.documents import FIELD_VALUES, JSON_WORDS, QUERY_WORDS, bodies, content_of
@@ -126,7 +126,7 @@ def _check(answer: Answer) -> None:
 
 
 THERE: Final = [
-    route for route in ROUTES if route.tag not in {each.tag for each in not_there.routes}
+    route for route in ROUTES if route.tag not in {each.tag for each in not_implemented.routes}
 ]
 PARTS: Final = {
     "repository": ["lake", "lake", "lake", "lake2", "none"],

@@ -32,7 +32,7 @@ from lakebed.server.http.forms import form_file
 from lakebed.server.http.logs import mask_secrets
 from lakebed.server.http.presigned import PATH, URLSigner
 from lakebed.server.http.request import UNKNOWN, RequestRecord, TrustedProxies
-from lakebed.server.s3.read_conditions import is_unchanged, judge
+from lakebed.server.s3.read_conditions import evaluate, is_unchanged
 from tests.fuzz.inputs import in_pieces, piece_sizes, texts, wire_text
 from tests.fuzz.target import Targets, attempt
 from tests.kit.bodies import Input
@@ -140,7 +140,7 @@ def conditions(case: tuple[dict[str, str], datetime]) -> None:
     """Any condition comes to some verdict."""
     headers, time = case
     stats = cast("Any", SimpleNamespace(checksum="abc", mtime=time))
-    judge(stats, headers.get)
+    evaluate(stats, headers.get)
     is_unchanged(stats, headers.get("If-Range", ""))
     condition = write_condition(headers.get("If-Match"), headers.get("If-None-Match"))
     if condition is not None:

@@ -158,7 +158,7 @@ def s3_requests(environ: Environ) -> None:
     attempt(S3Error, requested_type, request)
     attempt(S3Error, requested_checksum, request)
     attempt(S3Error, read_listing_query, request, "max-keys", 1000)
-    attempt(S3Error, lambda: request.place)
+    attempt(S3Error, lambda: request.ref_path)
     kept = attempt(S3Error, metadata_of, request)
     if kept is not None:
         shown = metadata_headers(kept) | entry_metadata.headers_of(kept)

@@ -159,11 +159,11 @@ def test_a_repository_without_garbage_is_left_alone_until_there_could_be_some(
 
 
 def test_quickstart_collects_as_soon_as_is_safe(tmp_path: Path) -> None:
-    quickstart.make_key(tmp_path)
+    quickstart.create_key(tmp_path)
     flags = quickstart.flags_of(tmp_path, "127.0.0.1", 8000)
     settings = load(environment={}, flags=flags)
     assert settings.reclaim.enabled
-    assert "within 90 minutes, and not before it is 60" in quickstart.about_garbage(settings)
+    assert "within 90 minutes, at an age of 60 minutes" in quickstart.garbage_notice(settings)
     for shorter in ({"gc.min_age_seconds": 3599.0}, {"gc.gap_seconds": 1199.0}):
         with pytest.raises(SettingsError, match="must be at least"):
             load(environment={}, flags=flags | shorter)

@@ -275,7 +275,7 @@ def test_invented_credentials_hold_up_each_other_alone() -> None:
 
 
 def test_a_json_body_is_waited_for_in_a_slot_for_bodies(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lakebed.server.http.admission._Held.while_reading", refuse)
+    monkeypatch.setattr("lakebed.server.http.admission._RequestSlot.while_reading", refuse)
     with server() as world:
         assert world.call("POST", "/repositories", json={"name": "x"}).status_code == 503
         assert world.call("GET", "/repositories").status_code == 200

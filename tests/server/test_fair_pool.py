@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakebed.server.http.admission import FairPool, Holder, WaitingRoom, share_of
+from lakebed.server.http.admission import FairPool, Holder, WaitLimit, share_of
 from tests.kit.served import eventually
 
 ADA, BOB, EVE, ZOE = ("ada", ""), ("bob", ""), ("eve", ""), ("zoe", "")
@@ -31,7 +31,7 @@ class Scene:
     served: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.room = WaitingRoom(self.seats, self.seconds)
+        self.room = WaitLimit(self.seats, self.seconds)
         self.pool = FairPool(self.capacity, "slots", self.room, refusal=Refused)
         self.threads = ThreadPoolExecutor(50)
 
@@ -165,7 +165,7 @@ def test_strangers_of_many_addresses_do_not_get_all_seats() -> None:
 @given(st.lists(st.tuples(st.sampled_from([ADA, BOB, EVE, STRANGER]), st.integers(1, 5))))
 def test_nothing_is_lost_and_nobody_is_left_waiting(wishes: list[tuple[Holder, int]]) -> None:
     """Requests of many threads that take and give back: in the end, all is as before."""
-    room = WaitingRoom(1000, 60.0)
+    room = WaitLimit(1000, 60.0)
     changes: list[int] = []
     pool = FairPool(6, "slots", room, refusal=Refused, on_change=changes.append)
     used: list[int] = []

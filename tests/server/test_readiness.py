@@ -9,7 +9,7 @@ from lakebed.block import LocalSettings, Namespace, StorageUnavailable, open_blo
 from lakebed.kv import StoreUnavailable
 from lakebed.server.http import readiness as readiness_module
 from lakebed.server.http.readiness import NotReady, Readiness
-from lakebed.server.questions import StorageQuestion
+from lakebed.server.probes import StorageProbe
 from lakebed.server.settings import BlockstoreSettings
 from tests.server.kit import server
 
@@ -99,7 +99,7 @@ def test_a_folder_that_is_gone_is_no_answer(tmp_path: Path) -> None:
     root = tmp_path / "objects"
     settings = BlockstoreSettings(local=LocalSettings(root))
     with open_block(settings.block) as block:
-        ask = StorageQuestion(block, settings, lambda: None)
+        ask = StorageProbe(block, settings, lambda: None)
         ask()
         shutil.move(root, tmp_path / "elsewhere")
         with pytest.raises(FileNotFoundError):
@@ -118,7 +118,7 @@ def test_a_cloud_is_asked_where_a_repository_is(
         asked: list[str] = []
         monkeypatch.setattr(block, "head", lambda address: asked.append(str(address)))
         namespaces = [None, Namespace.parse("s3://bucket/lake")]
-        ask = StorageQuestion(block, settings, lambda: namespaces.pop(0))
+        ask = StorageProbe(block, settings, lambda: namespaces.pop(0))
         for _ in range(3):
             ask()
         assert asked == ["s3://bucket/lake/lakebed-readiness/not-there"] * 2
@@ -135,7 +135,7 @@ def test_a_database_that_is_away_is_not_the_fault_of_the_storage(
         monkeypatch.setattr(block, "scheme", "s3")
         asked: list[str] = []
         monkeypatch.setattr(block, "head", lambda address: asked.append(str(address)))
-        StorageQuestion(block, settings, find)()
+        StorageProbe(block, settings, find)()
         assert asked == []
 
 
@@ -145,5 +145,5 @@ def test_a_cloud_is_asked_where_its_repositories_go(monkeypatch: pytest.MonkeyPa
         monkeypatch.setattr(block, "scheme", "s3")
         asked: list[str] = []
         monkeypatch.setattr(block, "head", lambda address: asked.append(str(address)))
-        StorageQuestion(block, settings, lambda: None)()
+        StorageProbe(block, settings, lambda: None)()
         assert asked == ["s3://bucket/lakes/lakebed-readiness/not-there"]

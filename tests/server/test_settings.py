@@ -11,7 +11,7 @@ from lakebed.block import AzureSettings, LocalSettings, MemorySettings, S3Settin
 from lakebed.lake.settings import LinkSettings
 from lakebed.server.config_files import load
 from lakebed.server.processes.preflight import warnings_of
-from lakebed.server.quickstart import flags_of, make_key
+from lakebed.server.quickstart import create_key, flags_of
 from lakebed.server.settings import DatabaseSettings, ServerSettings, SettingsError, masked
 
 KEY: Final = "a secret key of the tests"
@@ -332,7 +332,7 @@ def test_no_file_of_the_server_lies_among_its_objects(tmp_path: Path, key: str, 
 
 def test_objects_in_a_folder_of_their_own_are_no_problem(tmp_path: Path) -> None:
     flags = flags_of(tmp_path, "127.0.0.1", 8000)
-    make_key(tmp_path)
+    create_key(tmp_path)
     load(environment={}, flags=flags)
 
 
@@ -345,6 +345,6 @@ def test_a_database_in_clear_text_over_a_network_is_warned_of(tmp_path: Path) ->
     assert "add tls=true" in warning
     assert "secret-word" not in warning
     (warning,) = warned("postgresql://u:secret-word@db.corp/lakebed")
-    assert "Add sslmode=verify-full" in warning
+    assert "add sslmode=verify-full" in warning
     assert warned("mysql://u:p@db.corp/lakebed?tls=true") == []
     assert warned("sqlite:///lakebed.db") == []

@@ -10,7 +10,7 @@ from typing import NoReturn
 import pytest
 
 from lakebed.server.http import metrics
-from lakebed.server.processes.supervisor import LOOK_SECONDS, _Child, _Supervisor, _Worker
+from lakebed.server.processes.supervisor import CHECK_SECONDS, _Child, _Supervisor, _Worker
 from lakebed.server.settings import DatabaseSettings, ProcessSettings, ServerSettings
 
 NOTHING = "builtins:int"
@@ -32,15 +32,15 @@ class Silent(_Worker):
         super().__init__(NOTHING)
         self.name = name
         self.is_running = True
-        self._beats, self.sends = multiprocessing.Pipe(duplex=False)
-        os.set_blocking(self._beats.fileno(), False)
+        self._heartbeats, self.sends = multiprocessing.Pipe(duplex=False)
+        os.set_blocking(self._heartbeats.fileno(), False)
 
     @property
     def is_alive(self) -> bool:
         return self.is_running
 
     @property
-    def words(self) -> str:
+    def label(self) -> str:
         return self.name
 
     def beat(self) -> None:
@@ -50,7 +50,7 @@ class Silent(_Worker):
         self.is_running = False
 
     def come_back(self) -> None:
-        self.is_running, self.is_starting, self.silent_looks = True, True, 0
+        self.is_running, self.is_starting, self.silent_checks = True, True, 0
 
 
 def watched(
@@ -63,7 +63,7 @@ def watched(
     supervisor._workers = list(workers)
     for worker in workers:
         worker.beat()
-    supervisor._end_one_that_hangs()
+    supervisor._kill_hanging_worker()
     return supervisor, workers
 
 
@@ -71,10 +71,10 @@ def look(supervisor: _Supervisor, *serving: Silent, times: int = 1) -> None:
     for _ in range(times):
         for worker in serving:
             worker.beat()
-        supervisor._end_one_that_hangs()
+        supervisor._kill_hanging_worker()
 
 
-LOOKS = int(HANG_SECONDS / LOOK_SECONDS)
+LOOKS = int(HANG_SECONDS / CHECK_SECONDS)
 
 
 def test_a_worker_that_is_silent_for_too_long_is_killed(
@@ -163,9 +163,9 @@ def test_a_process_that_cannot_be_started_again_is_tried_again_later(
 
     with monkeypatch.context() as patch:
         patch.setattr(BaseProcess, "start", refuse)
-        supervisor._look_after()
-        supervisor._look_after()
+        supervisor._check_children()
+        supervisor._check_children()
     assert child.pid == first
-    supervisor._look_after()
+    supervisor._check_children()
     assert child.pid != first
     supervisor._end()

@@ -27,7 +27,7 @@ from lakebed.kv import open_store
 from lakebed.kv.records import Records
 from lakebed.server.app import open_services
 from lakebed.server.config_files import load
-from lakebed.server.quickstart import WELL_KNOWN_PAIR, flags_of, make_key, prepare
+from lakebed.server.quickstart import WELL_KNOWN_PAIR, create_key, flags_of, prepare
 from lakebed.server.settings import ListenSettings, ServerSettings
 from tests.kit.served import PATIENCE_SECONDS, Servers, free_port
 
@@ -265,7 +265,7 @@ def test_other_addresses_are_for_others_too(host: str) -> None:
 
 
 def quickstart_settings(folder: Path, host: str) -> ServerSettings:
-    make_key(folder)
+    create_key(folder)
     return load(environment={}, flags=flags_of(folder, host, 8000))
 
 
@@ -303,12 +303,12 @@ def test_the_keys_of_tutorials_open_nothing_once_others_can_connect(tmp_path: Pa
 
 
 def test_a_key_is_drawn_once(tmp_path: Path) -> None:
-    make_key(tmp_path)
+    create_key(tmp_path)
     key = (tmp_path / "secret.key").read_text()
-    make_key(tmp_path)
+    create_key(tmp_path)
     assert (tmp_path / "secret.key").read_text() == key
     assert [path.name for path in tmp_path.iterdir()] == ["secret.key"]
-    make_key(tmp_path / "other")
+    create_key(tmp_path / "other")
     assert (tmp_path / "other" / "secret.key").read_text() != key
 
 

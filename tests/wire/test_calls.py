@@ -5,7 +5,7 @@ from importlib import import_module
 
 import lakebed.wire
 from lakebed.lake.preview import previews
-from lakebed.server.api.operations import ROUTES, not_there
+from lakebed.server.api.operations import ROUTES, not_implemented
 from lakebed.wire.base import Page, SkipQuery
 from lakebed.wire.calls import ApiCall, Endpoint, Resource
 from lakebed.wire.objects import ROWS_MAX, ObjectsAPI, ReadQuery
@@ -30,7 +30,7 @@ def calls() -> list[Endpoint]:
 def test_the_server_serves_each_operation_once() -> None:
     known = [each.operation for each in calls()]
     served = [route.operation for route in ROUTES]
-    missing = {route.operation for route in not_there.routes}
+    missing = {route.operation for route in not_implemented.routes}
     assert set(known) <= set(served) <= {*known, *missing}
     assert (len(set(known)), len(set(served))) == (len(known), len(served))
 

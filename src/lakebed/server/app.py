@@ -25,12 +25,12 @@ from lakebed.server.http.admission import Admission
 from lakebed.server.http.browsers import is_unusual, refuse_path
 from lakebed.server.http.errors import error_answer
 from lakebed.server.http.pipeline import Act, BeginSpan, Pipeline, Step
-from lakebed.server.http.presigned import PART_PATH, PATH, PresignedDoor, URLSigner
-from lakebed.server.http.readiness import Readiness, ReadinessDoor
+from lakebed.server.http.presigned import PART_PATH, PATH, PresignedHandler, URLSigner
+from lakebed.server.http.readiness import Readiness, ReadinessHandler
 from lakebed.server.http.request import RequestRecord, TrustedProxies, while_waiting
+from lakebed.server.probes import StorageProbe, probe_store
 from lakebed.server.processes.children import begin_builder
 from lakebed.server.processes.preflight import check_same_storage
-from lakebed.server.questions import StorageQuestion, ask_store
 from lakebed.server.s3.gateway import S3Gateway
 from lakebed.server.services import Services
 from lakebed.server.settings import WELL_KNOWN_KEY_ID, ServerSettings, TracingSettings
@@ -50,8 +50,10 @@ def create(settings: ServerSettings) -> WSGIApplication:
     services = open_services(settings)
     if settings.one_process and not settings.in_memory:
         # The database allows no second process.
-        keep_up = import_module("lakebed.server.background").keep_up
-        threading.Thread(target=keep_up, args=(services,), daemon=True, name="background").start()
+        run_background = import_module("lakebed.server.background").run_background
+        threading.Thread(
+            target=run_background, args=(services,), daemon=True, name="background"
+        ).start()
     return build(services, begin_tracing(settings.tracing))
 
 
@@ -129,10 +131,8 @@ def open_services(
     services = Services(
         readiness=Readiness(
             {
-                "database": partial(ask_store, store),
-                "storage": StorageQuestion(
-                    block, settings.blockstore, lambda: _any_namespace(engine)
-                ),
+                "database": partial(probe_store, store),
+                "storage": StorageProbe(block, settings.blockstore, lambda: _any_namespace(engine)),
             }
         ),
         settings=settings,
@@ -206,7 +206,7 @@ def _pages(
     app = falcon.App(router=router)
     # An answer without a body has no type: clients would try to parse JSON.
     app.resp_options.default_media_type = None  # type: ignore[assignment]
-    presigned = PresignedDoor(
+    presigned = PresignedHandler(
         services.signer,
         services.foundation.block,
         services.runtime,
@@ -217,7 +217,7 @@ def _pages(
     app.add_route(PART_PATH + "{token}", presigned, suffix="part")
     pages.add_pages(app, services, ROUTES, base_path=BASE_PATH)
     for path in ("/readiness", f"{BASE_PATH}/readiness"):
-        app.add_route(path, ReadinessDoor(services.readiness))
+        app.add_route(path, ReadinessHandler(services.readiness))
     app.set_error_serializer(pages.serialize_error)
     app.add_error_handler(Exception, _raise)
     return app

@@ -37,10 +37,10 @@ from lakebed.server.settings import ServerSettings
 _LOGGER: Final = logging.getLogger(__name__)
 _IMPORTS_AT_ONCE: Final = 2
 _HOOKS_AT_ONCE: Final = 8
-_LOOK_SECONDS: Final = 1.0
+_POLL_SECONDS: Final = 1.0
 """The polling interval for new work; a poll is one small scan."""
-_RECLAIM_LOOK_SECONDS: Final = 15.0
-_LOOK_SECONDS_AFTER_FAILURE: Final = 15.0
+_RECLAIM_POLL_SECONDS: Final = 15.0
+_RETRY_SECONDS: Final = 15.0
 _RUNS: Final = Counter(
     "lakebed_background_runs", "Runs of background tasks, by outcome", ["task", "outcome"]
 )
@@ -123,23 +123,23 @@ def main(settings: ServerSettings, link: Connection) -> None:
         services = _open(settings)
         if services is None:
             pause.wait(settings.cleaner.interval_seconds)
-    keep_up(services)
+    run_background(services)
 
 
-def keep_up(services: Services) -> NoReturn:
+def run_background(services: Services) -> NoReturn:
     """Run the periodic tasks, and imports, hooks and garbage collection as they arise."""
     settings = services.settings
     waiting: dict[str, tuple[int, Callable[[], object], float]] = {
-        "imports": (_IMPORTS_AT_ONCE, services.catalog.import_runner.run_waiting, _LOOK_SECONDS),
-        "hooks": (_HOOKS_AT_ONCE, services.actions.post.run_waiting, _LOOK_SECONDS),
+        "imports": (_IMPORTS_AT_ONCE, services.catalog.import_runner.run_waiting, _POLL_SECONDS),
+        "hooks": (_HOOKS_AT_ONCE, services.actions.post.run_waiting, _POLL_SECONDS),
     }
     if settings.reclaim.enabled:
-        look_seconds = min(_RECLAIM_LOOK_SECONDS, settings.reclaim.interval_seconds)
+        poll_seconds = min(_RECLAIM_POLL_SECONDS, settings.reclaim.interval_seconds)
         job = BackgroundJob("reclaim", schedule_of(services).run_once)
-        waiting["reclaim"] = (1, partial(run, job), look_seconds)
-    for name, (count, run_waiting, look_seconds) in waiting.items():
+        waiting["reclaim"] = (1, partial(run, job), poll_seconds)
+    for name, (count, run_waiting, poll_seconds) in waiting.items():
         for _ in range(count):
-            arguments = (name, run_waiting, look_seconds)
+            arguments = (name, run_waiting, poll_seconds)
             threading.Thread(target=_keep_running, args=arguments, daemon=True, name=name).start()
     run(BackgroundJob("storage", partial(check_storage, services)))
     run(BackgroundJob("backups", services.reclaim.backups.catch_up_all))
@@ -150,14 +150,14 @@ def keep_up(services: Services) -> NoReturn:
         pause.wait(settings.cleaner.interval_seconds)
 
 
-def _keep_running(name: str, run_waiting: Callable[[], object], look_seconds: float) -> None:
+def _keep_running(name: str, run_waiting: Callable[[], object], poll_seconds: float) -> None:
     """Poll for waiting work and run it. If the process ends, the next one resumes it.
 
     Not a `BackgroundJob`: one import, or one hook, may take longer than a run of a job should.
     """
     pause = threading.Event()
     while True:
-        seconds = _LOOK_SECONDS_AFTER_FAILURE
+        seconds = _RETRY_SECONDS
         try:
             run_waiting()
         except LakebedError as error:
@@ -165,7 +165,7 @@ def _keep_running(name: str, run_waiting: Callable[[], object], look_seconds: fl
         except Exception:
             _LOGGER.exception("cannot run %s", name)
         else:
-            seconds = look_seconds
+            seconds = poll_seconds
         pause.wait(seconds)
 
 

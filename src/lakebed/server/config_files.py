@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 from pathlib import Path
 from types import NoneType, UnionType
-from typing import Any, Final, Literal, get_args, get_origin, get_type_hints
+from typing import Final, Literal, get_args, get_origin, get_type_hints
 
 import msgspec
 import yaml
@@ -19,7 +19,7 @@ from lakebed.server.settings import ServerSettings, SettingsError
 
 ENVIRONMENT_PREFIX: Final = "LAKEBED_SERVER__"
 
-_EXPECTED: Final = {
+_EXPECTED: Final[dict[object, str]] = {
     int: "a whole number",
     float: "a number",
     bool: "true or false",
@@ -79,7 +79,7 @@ def read(
 class _Leaf:
     """A key with a value, not a section."""
 
-    type: Any
+    type: object
     secret: bool
 
 
@@ -213,7 +213,7 @@ def _decode_path(target: type, value: object) -> object:
     raise TypeError
 
 
-def _expected(annotation: Any) -> str:
+def _expected(annotation: object) -> str:
     if get_origin(annotation) is Literal:
         names = ", ".join(get_args(annotation))
         return f"one of {names}" if len(get_args(annotation)) > 1 else names

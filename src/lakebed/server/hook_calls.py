@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from contextvars import copy_context
 from http import HTTPStatus
 from io import BytesIO
-from typing import Any, Final
+from typing import Final
 from urllib.parse import quote, urlencode
 from wsgiref.types import WSGIApplication
 
@@ -77,7 +77,7 @@ class _Caller:
         actor = current_actor()
         self.depth, self._client = actor.hook_depth, actor.address
 
-    def call(self, name: str, arguments: Mapping[str, Any]) -> tuple[int, Any]:
+    def call(self, name: str, arguments: Mapping[str, object]) -> tuple[int, object]:
         """See `Caller.call`."""
         try:
             if name == "create_tag" and self.depth >= DEPTH_MAX:
@@ -120,10 +120,10 @@ class _Caller:
 
 
 def _environ(
-    name: str, arguments: dict[str, Any], identity: Identity, client: str
-) -> dict[str, Any]:
+    name: str, arguments: dict[str, object], identity: Identity, client: str
+) -> dict[str, object]:
     method, template = _CALLS[name]
-    body: dict[str, Any] | None = None
+    body: dict[str, object] | None = None
     if name == "create_tag":
         body = {"id": arguments.pop("tag"), "ref": arguments.pop("reference")}
     elif name == "update_object_user_metadata":
@@ -137,7 +137,7 @@ def _environ(
     query = {key: value for key, value in arguments.items() if value is not None}
     quoted = {key: quote(value, safe="") for key, value in parts.items()}
     raw = b"" if body is None else json.dumps(body).encode()
-    environ: dict[str, Any] = {
+    environ: dict[str, object] = {
         "REQUEST_METHOD": method,
         "SCRIPT_NAME": "",
         # Decoded, one character per byte, as WSGI requires.
@@ -167,7 +167,7 @@ def _environ(
 def _answer(application: WSGIApplication, environ: dict[str, object]) -> tuple[int, bytes]:
     statuses: list[str] = []
 
-    def start(status: str, _headers: Any, _exc_info: Any = None) -> Callable[[bytes], object]:
+    def start(status: str, _headers: object, _exc_info: object = None) -> Callable[[bytes], object]:
         statuses.append(status)
         return lambda _data: None
 

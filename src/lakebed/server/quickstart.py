@@ -72,7 +72,7 @@ def log_file(folder: Path) -> Path:
     return folder / "lakebed.log"
 
 
-def about_garbage(settings: ServerSettings) -> str:
+def garbage_notice(settings: ServerSettings) -> str:
     """Return a sentence about when the bytes of deleted objects are removed."""
     gc, reclaim = settings.gc, settings.reclaim
     seconds = gc.min_age_seconds + gc.skew_seconds + gc.gap_seconds + reclaim.interval_seconds
@@ -82,7 +82,7 @@ def about_garbage(settings: ServerSettings) -> str:
     )
 
 
-def close_to_others(folder: Path) -> None:
+def restrict_access(folder: Path) -> None:
     """Restrict the files of a quickstart to the current user of the machine.
 
     Sets the umask of this process and its children, and corrects files left by an earlier version.
@@ -94,7 +94,7 @@ def close_to_others(folder: Path) -> None:
                 path.chmod(mode)
 
 
-def make_key(folder: Path) -> None:
+def create_key(folder: Path) -> None:
     """Create a random secret key for an installation, unless it has one.
 
     Raises:

@@ -2,7 +2,7 @@
 
 import csv
 import io
-from typing import Any, Final
+from typing import Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -14,7 +14,7 @@ from lakebed.lake.catalog import Catalog
 BRANCH: Final = "add-depths"
 TAG: Final = "v1"
 
-_LAKES: Final[dict[str, list[Any]]] = {
+_LAKES: Final[dict[str, list[str] | list[int]]] = {
     "name": ["Baikal", "Inari", "Ladoga", "Ohrid", "Tanganyika", "Titicaca", "Vänern"],
     "continent": ["Asia", "Europe", "Europe", "Europe", "Africa", "South America", "Europe"],
     "area_km2": [31_722, 1_040, 17_700, 358, 32_900, 8_372, 5_519],
@@ -40,9 +40,9 @@ def add_sample(catalog: Catalog, repository: Repository, *, committer: str) -> N
     filler.commit(main, "Add a README")
     filler.put(main, "lakes.parquet", _parquet(table), "application/vnd.apache.parquet")
     filler.commit(main, "Add seven lakes", source="general knowledge")
-    for continent in sorted(set(_LAKES["continent"])):
+    for continent in sorted(set(map(str, _LAKES["continent"]))):
         rows = table.filter(pa.compute.equal(table["continent"], continent))
-        name = str(continent).lower().replace(" ", "-")
+        name = continent.lower().replace(" ", "-")
         filler.put(main, f"by-continent/{name}.csv", _csv(rows), "text/csv")
     filler.commit(main, "Add files by continent")
     catalog.ref_changes.create_tag(repository.id, TAG, main)

@@ -12,7 +12,7 @@ from pathlib import Path
 from wsgiref.types import WSGIApplication
 
 from lakebed.server.app import begin_tracing, build, open_services
-from lakebed.server.background import keep_up
+from lakebed.server.background import run_background
 from lakebed.server.config_files import load
 from lakebed.server.http import logs
 from lakebed.server.processes.preflight import CannotStart
@@ -37,7 +37,9 @@ def make_application(config: str | None = None) -> WSGIApplication:
     os.umask(int(settings.processes.umask, 8))
     logs.configure_process(settings.logging)
     services = open_services(settings)
-    threading.Thread(target=keep_up, args=(services,), daemon=True, name="background").start()
+    threading.Thread(
+        target=run_background, args=(services,), daemon=True, name="background"
+    ).start()
     return build(services, begin_tracing(settings.tracing))
 
 

@@ -36,7 +36,7 @@ from lakebed.base import tracing
 from lakebed.httpd import WSGIServer
 from lakebed.server import quickstart
 from lakebed.server.app import build, open_services
-from lakebed.server.background import keep_up
+from lakebed.server.background import run_background
 from lakebed.server.config_files import load
 from lakebed.server.http import logs
 from lakebed.server.http.request import RequestRecord
@@ -120,8 +120,8 @@ class Requests:
 
 def run_server(folder: Path, port: int, profiled: str | None) -> None:
     """Run the server in this process, until SIGINT or SIGTERM."""
-    quickstart.close_to_others(folder)
-    quickstart.make_key(folder)
+    quickstart.restrict_access(folder)
+    quickstart.create_key(folder)
     flags = quickstart.flags_of(folder, "127.0.0.1", port)
     flags |= {"logging.file": None, "logging.level": "debug", "logging.format": "text"}
     settings = load(environment=dict(os.environ), flags=flags)
@@ -136,7 +136,9 @@ def run_server(folder: Path, port: int, profiled: str | None) -> None:
         http_limits(settings, allow_many_connections()),
         server_name=settings.listen.host,
     )
-    threading.Thread(target=keep_up, args=(services,), daemon=True, name="background").start()
+    threading.Thread(
+        target=run_background, args=(services,), daemon=True, name="background"
+    ).start()
     for each in (signal.SIGINT, signal.SIGTERM):
         signal.signal(each, server.stop)
     keys = prepared.access_key_id if prepared else "known since the first start"

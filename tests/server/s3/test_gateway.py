@@ -411,7 +411,7 @@ def test_a_request_takes_one_slot_for_who_signed_it(
 def test_a_small_body_is_waited_for_in_a_slot_for_bodies(
     gate: Door, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("lakebed.server.http.admission._Held.while_reading", refuse)
+    monkeypatch.setattr("lakebed.server.http.admission._RequestSlot.while_reading", refuse)
     assert gate.ask("POST", f"{BUCKET}?delete", b"<Delete/>").code == "SlowDown"
     assert gate.ask("GET", "/").status == 200
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from lakebed.block import Address
 from lakebed.lake.model import ObjectStats
-from lakebed.server.s3.read_conditions import ConditionResult, judge
+from lakebed.server.s3.read_conditions import ConditionResult, evaluate
 
 MODIFIED = datetime(2026, 11, 15, 12, 0, 0, 500_000, tzinfo=UTC)
 STATS = ObjectStats(
@@ -49,11 +49,11 @@ def at(seconds: int) -> str:
     ],
 )
 def test_the_verdict_of_conditions(headers: dict[str, str], verdict: ConditionResult) -> None:
-    assert judge(STATS, headers.get) is verdict
+    assert evaluate(STATS, headers.get) is verdict
 
 
 @example("Mon, 01 Jan 2026 00:00:00 +" + "9" * 20, "Mon, 01 Jan " + "9" * 20 + " 00:00:00 GMT")
 @given(st.text(), st.text())
 def test_any_text_for_a_time_gives_a_verdict(since: str, until: str) -> None:
     headers = {"If-Modified-Since": since, "If-Unmodified-Since": until}
-    assert judge(STATS, headers.get) in ConditionResult
+    assert evaluate(STATS, headers.get) in ConditionResult

@@ -19,7 +19,7 @@ from lakebed.formats.layout import OWNER_PATH, state_path
 from lakebed.kv import Store
 from lakebed.kv.halt import find_mark
 from lakebed.kv.schema import METADATA_PARTITION, SCHEMA_KEY
-from lakebed.server.questions import StorageQuestion, ask_store
+from lakebed.server.probes import StorageProbe, probe_store
 from lakebed.server.settings import ServerSettings
 
 QUESTIONS: Final = 10
@@ -34,7 +34,7 @@ _LOUD_TEXT: Final = re.compile(r"(?i)\b(warning|error|critical)\b")
 
 def database_facts(store: Store, runtime: Runtime) -> dict[str, object]:
     """Measure the latency of the database; return its driver and schema version."""
-    latencies = [_milliseconds(runtime, lambda: ask_store(store)) for _ in range(QUESTIONS)]
+    latencies = [_milliseconds(runtime, lambda: probe_store(store)) for _ in range(QUESTIONS)]
     schema = store.get_many([(METADATA_PARTITION, SCHEMA_KEY)])[0]
     mark = find_mark(store)
     return {
@@ -57,7 +57,7 @@ def storage_facts(
     def any_namespace() -> Namespace | None:
         return Namespace.parse(namespaces[0]) if namespaces else None
 
-    ask = StorageQuestion(block, settings.blockstore, any_namespace)
+    ask = StorageProbe(block, settings.blockstore, any_namespace)
     latencies = [_milliseconds(runtime, ask) for _ in range(QUESTIONS)]
     asked = sorted(repositories.items())[:REPOSITORIES_ASKED]
     return {

@@ -47,6 +47,8 @@ _BODILESS: Final = frozenset({HTTPStatus.NO_CONTENT, HTTPStatus.NOT_MODIFIED})
 
 _encode: Final = msgspec.json.Encoder().encode
 
+Arguments = dict[str, Any]
+"""Of a handler, by parameter."""
 Headers = dict[str, str]
 """Response headers; names in lower case."""
 
@@ -135,7 +137,7 @@ class RestOperation:
         record: RequestRecord,
         parts: Mapping[str, str],
         template: str,
-    ) -> Any:
+    ) -> object:
         route, services = self._route, self._services
         record.operation = route.operation
         identity = None
@@ -168,9 +170,7 @@ class RestOperation:
 # Permissions
 
 
-def permissions(
-    route: Route, parts: Mapping[str, str], given: dict[str, Any]
-) -> tuple[Permission, ...]:
+def permissions(route: Route, parts: Mapping[str, str], given: Arguments) -> tuple[Permission, ...]:
     """Return the permissions that a request needs."""
     assert isinstance(route.needs, tuple)
     fields = {**parts, "query": given.get("query"), "body": given.get("body")}
@@ -192,13 +192,13 @@ def permissions(
 # Arguments
 
 
-def _binder(route: Route) -> Callable[[ApiRequest, Mapping[str, str]], dict[str, Any]]:
+def _binder(route: Route) -> Callable[[ApiRequest, Mapping[str, str]], Arguments]:
     """Return the function that reads a handler's arguments from a request."""
     lists = _list_fields(route.query)
     decode = None if route.body is None else msgspec.json.Decoder(route.body).decode
 
-    def bind(request: ApiRequest, parts: Mapping[str, str]) -> dict[str, Any]:
-        given: dict[str, Any] = {"request": request, **parts}
+    def bind(request: ApiRequest, parts: Mapping[str, str]) -> Arguments:
+        given: Arguments = {"request": request, **parts}
         if route.query is not None:
             given["query"] = _read_query(request.environ["QUERY_STRING"], route.query, lists)
         if decode is not None:
@@ -233,7 +233,7 @@ def _read_small_body(request: ApiRequest, *, is_open: bool) -> bytes:
     return body.read(bytes_max)
 
 
-def _names(struct: Any) -> tuple[str, ...]:
+def _names(struct: object) -> tuple[str, ...]:
     """Return the names of the fields, if `struct` is a struct."""
     return getattr(struct, "__struct_fields__", ())
 
@@ -275,7 +275,7 @@ def _parameters(text: str) -> Iterator[tuple[str, str]]:
                 yield unquote_plus(name, errors="strict"), unquote_plus(value, errors="strict")
 
 
-def _decode(decode: Callable[[bytes], Any], text: bytes) -> Any:
+def _decode(decode: Callable[[bytes], object], text: bytes) -> object:
     try:
         return decode(text)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
@@ -289,7 +289,7 @@ def _decode(decode: Callable[[bytes], Any], text: bytes) -> Any:
 Body = bytes | Iterable[bytes] | None
 
 
-def _read_reply(route: Route, result: Any) -> tuple[int, Headers, Body]:
+def _read_reply(route: Route, result: object) -> tuple[int, Headers, Body]:
     """Return status, headers and body for the result of a handler."""
     if not isinstance(result, Reply):
         if result is None:

@@ -1,6 +1,6 @@
 """The OpenAPI description, generated from the routes."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from http import HTTPStatus
 from typing import Any, Final
 
@@ -25,7 +25,7 @@ def describe(routes: Iterable[Route], *, base_path: str) -> dict[str, Any]:
         types += [each for each in (route.body, route.answer) if each is not None]
     schemas, components = msgspec.json.schema_components(types, ref_template=_REF_TEMPLATE)
     by_type = dict(zip(map(repr, types), schemas, strict=True))
-    paths: dict[str, dict[str, Any]] = {}
+    paths: dict[str, dict[str, object]] = {}
     for route in described:
         path = base_path + route.path.replace(":path}", "}")
         paths.setdefault(path, {})[route.method.lower()] = _operation(route, by_type)
@@ -57,8 +57,8 @@ def describe(routes: Iterable[Route], *, base_path: str) -> dict[str, Any]:
     }
 
 
-def _operation(route: Route, by_type: dict[str, Any]) -> dict[str, Any]:
-    described: dict[str, Any] = {
+def _operation(route: Route, by_type: Mapping[str, object]) -> dict[str, object]:
+    described: dict[str, object] = {
         "operationId": route.operation,
         "tags": [route.tag],
         "summary": route.summary,
@@ -114,8 +114,8 @@ def _header_parameters(route: Route) -> list[dict[str, object]]:
     ]
 
 
-def _responses(route: Route, by_type: dict[str, Any]) -> dict[str, Any]:
-    error = {"application/json": {"schema": by_type[repr(Error)]}}
+def _responses(route: Route, by_type: Mapping[str, object]) -> dict[str, object]:
+    error: dict[str, object] = {"application/json": {"schema": by_type[repr(Error)]}}
     statuses = {*_ALWAYS, *route.statuses}
     if route.needs is not Access.ANYONE:
         statuses |= {*_SIGNED_IN}
@@ -125,14 +125,14 @@ def _responses(route: Route, by_type: dict[str, Any]) -> dict[str, Any]:
         statuses |= {408, 411, 413}
     if route.body is not None:
         statuses |= {415}
-    content: dict[str, Any] = {}
+    content: dict[str, object] = {}
     if route.media is not None:
         content = {route.media: {"schema": {"type": "string"}}}
     elif route.answer is not None:
         content = {"application/json": {"schema": by_type[repr(route.answer)]}}
     elif route.status >= HTTPStatus.BAD_REQUEST:
         content = error
-    contents = {2: content, 3: {}, 4: error, 5: error}
+    contents: dict[int, dict[str, object]] = {2: content, 3: {}, 4: error, 5: error}
     statuses |= {route.status}
     return {str(status): _response(status, contents[status // 100]) for status in sorted(statuses)}
 

@@ -43,10 +43,10 @@ _TYPES: Final = pa.array(["", "added", "changed", "removed"])
 """Names of the `ChangeType` values."""
 
 
-_KEPT_BYTES: Final = 16 << 20
+_CACHE_BYTES: Final = 16 << 20
 _NAME_BYTES: Final = 4096
 """The maximum size of a page's cache key."""
-_kept: Final[LRU[Hashable, bytes]] = LRU(ThreadRuntime(), cost_max=_KEPT_BYTES)
+_cache: Final[LRU[Hashable, bytes]] = LRU(ThreadRuntime(), cost_max=_CACHE_BYTES)
 """Cache of pages of commits, which never change: encoding them takes longer than finding them, and
 listings are often repeated."""
 
@@ -56,10 +56,10 @@ def objects_page(page: ObjectPage, *, user_metadata: bool) -> Page[ObjectStats]:
     if page.follows_from is None:
         return _page(page, _objects(page, user_metadata=user_metadata))
     name = (page.follows_from, user_metadata)
-    items = _kept.get(name)
+    items = _cache.get(name)
     if items is None:
         items = _objects(page, user_metadata=user_metadata)
-        _kept.put(name, items, cost=len(items) + _NAME_BYTES)
+        _cache.put(name, items, cost=len(items) + _NAME_BYTES)
     return _page(page, items)
 
 

@@ -21,6 +21,9 @@ from lakebed.wire.calls import ApiCall, Endpoint
 
 HandlerT = TypeVar("HandlerT", bound=Callable[..., object])
 
+ReadValues = Callable[[Any], Sequence[str]]
+"""Reads a list of values from a body."""
+
 _FLAGS: Final = frozenset({"force", "skip_hooks"})
 """Query fields obeyed by the dispatcher."""
 
@@ -42,13 +45,13 @@ class Need:
 
     action: str
     resource: str
-    each: Callable[[Any], Sequence[str]] | None = None
+    each: ReadValues | None = None
     """Reads a list of values from the body; the permission is required for each, as ``{each}``."""
     when: str | None = None
     """A field of the query; the permission is required only if the field is true."""
 
 
-def fs(action: str, resource: str, *, each: Callable[[Any], Sequence[str]] | None = None) -> Need:
+def fs(action: str, resource: str, *, each: ReadValues | None = None) -> Need:
     """A permission on repositories and their content."""
     return Need(f"fs:{action}", f"arn:lakefs:fs:::{resource}", each)
 
@@ -76,7 +79,7 @@ class Reply:
 class Route(Endpoint):
     """One served operation."""
 
-    handler: Callable[..., Any]
+    handler: Callable[..., object]
     needs: Access | tuple[Need, ...]
     needs_slot: bool = True
     """Whether a slot is required; operations without cost are answered under any load."""

@@ -61,7 +61,7 @@ from lakebed.server.settings import LimitSettings
 Holder = tuple[str, str]
 """A user, or the address of an unauthenticated client; the other element is empty."""
 
-STRANGERS: Final[Holder] = ("", "all")
+ANONYMOUS: Final[Holder] = ("", "all")
 """All unauthenticated clients, counted together."""
 
 
@@ -72,10 +72,10 @@ def share_of(count: int) -> int:
 
 def counted_for(holder: Holder) -> tuple[Holder, ...]:
     """Return the holders whose shares a slot of `holder` counts for."""
-    return (holder,) if holder[0] else (holder, STRANGERS)
+    return (holder,) if holder[0] else (holder, ANONYMOUS)
 
 
-class WaitingRoom:
+class WaitLimit:
     """Number of requests that wait in the pools of a worker."""
 
     def __init__(self, seats: int, seconds: float) -> None:
@@ -112,7 +112,7 @@ class _Waiting:
     amount: int
     holder: Holder
     """The owner of its queue and of the slot it will get."""
-    bell: threading.Lock = field(default_factory=threading.Lock)
+    wake: threading.Lock = field(default_factory=threading.Lock)
     """Released when the request is served."""
 
 
@@ -123,7 +123,7 @@ class FairPool:
         self,
         capacity: int,
         what: str,
-        room: WaitingRoom,
+        wait_limit: WaitLimit,
         *,
         refusal: Callable[[str], Exception],
         on_change: Callable[[int], object] = lambda _amount: None,
@@ -133,20 +133,20 @@ class FairPool:
         Args:
             capacity: the number of units.
             what: their name in messages: ``slots for work``.
-            room: where requests wait.
+            wait_limit: where requests wait.
             refusal: creates the error of a refused request, given the reason.
             on_change: called with the number of units taken, negative for returned units.
         """
         self._capacity = capacity
         self._what = what
-        self._room = room
-        self._lock = room.lock
+        self._wait_limit = wait_limit
+        self._lock = wait_limit.lock
         self._refusal = refusal
         self._on_change = on_change
         self._used = 0
         self._share = share_of(capacity)
         """The units that one user, or all unauthenticated clients together, may hold."""
-        self._share_of_stranger = share_of(self._share)
+        self._share_of_address = share_of(self._share)
         self._held: dict[Holder, int] = {}
         self._lines: OrderedDict[Holder, deque[_Waiting]] = OrderedDict()
 
@@ -180,25 +180,25 @@ class FairPool:
     # Waiting
 
     def _line_up(self, amount: int, holder: Holder) -> _Waiting:
-        if not self._room.enter(holder):
+        if not self._wait_limit.enter(holder):
             raise self._refusal(self._reason(holder, amount))
         waiting = _Waiting(amount, holder)
-        waiting.bell.acquire()
+        waiting.wake.acquire()
         self._lines.setdefault(holder, deque()).append(waiting)
         self._serve()
         return waiting
 
     def _wait(self, waiting: _Waiting) -> None:
         about_to_wait()
-        if waiting.bell.acquire(timeout=self._room.seconds):
+        if waiting.wake.acquire(timeout=self._wait_limit.seconds):
             return
         with self._lock:
-            if not waiting.bell.locked():
+            if not waiting.wake.locked():
                 return  # served at the last moment
             self._leave_line(waiting)
             self._serve()  # it may have blocked smaller requests
             reason = self._reason(waiting.holder, waiting.amount)
-        raise self._refusal(f"{reason} (this request waited {self._room.seconds:g} seconds)")
+        raise self._refusal(f"{reason} (this request waited {self._wait_limit.seconds:g} seconds)")
 
     def _serve(self) -> None:
         """Give the free units to waiting requests, round-robin over the queues."""
@@ -207,7 +207,7 @@ class FairPool:
             if waiting.holder in self._lines:
                 self._lines.move_to_end(waiting.holder)
             self._count(waiting.holder, waiting.amount)
-            waiting.bell.release()
+            waiting.wake.release()
 
     def _next(self) -> _Waiting | None:
         for holder, line in self._lines.items():
@@ -222,15 +222,15 @@ class FairPool:
         line.remove(waiting)
         if not line:
             del self._lines[waiting.holder]
-        self._room.leave(waiting.holder)
+        self._wait_limit.leave(waiting.holder)
 
     # Counting
 
     def _full_share(self, holder: Holder, amount: int) -> Holder | None:
         """Return the holder whose share `amount` would exceed, or None."""
         for each in counted_for(holder):
-            is_stranger = not each[0] and each is not STRANGERS
-            share = self._share_of_stranger if is_stranger else self._share
+            is_address = not each[0] and each is not ANONYMOUS
+            share = self._share_of_address if is_address else self._share
             held = self._held.get(each)
             if held and held + amount > share:
                 return each
@@ -254,7 +254,7 @@ class FairPool:
                 f"the server is busy: {self._used} of {self._capacity} {self._what} are in use;"
                 " try again soon"
             )
-        whose = "unauthenticated clients" if full == STRANGERS else "yours"
+        whose = "unauthenticated clients" if full == ANONYMOUS else "yours"
         return (
             f"the server is busy with other requests of {whose}, which hold {self._held[full]} of"
             f" {self._capacity} {self._what}; try again when some have ended"
@@ -275,16 +275,16 @@ class Admission:
     """The slots of one worker."""
 
     def __init__(self, limits: LimitSettings) -> None:
-        room = WaitingRoom(limits.queue_length, limits.queue_seconds)
-        self._work = _slots("work", limits.work_slots, room)
-        self._transfers = _slots("transfers", limits.transfer_slots, room)
-        self._bodies = _slots("bodies", limits.body_slots, room)
-        self._hooks = _slots("hooks", limits.hook_slots, room)
-        self._sign_ins = _slots("sign-ins", limits.sign_in_slots, room)
+        wait_limit = WaitLimit(limits.queue_length, limits.queue_seconds)
+        self._work = _slots("work", limits.work_slots, wait_limit)
+        self._transfers = _slots("transfers", limits.transfer_slots, wait_limit)
+        self._bodies = _slots("bodies", limits.body_slots, wait_limit)
+        self._hooks = _slots("hooks", limits.hook_slots, wait_limit)
+        self._sign_ins = _slots("sign-ins", limits.sign_in_slots, wait_limit)
         self._memory = FairPool(
             _LARGEST_AT_ONCE * limits.json_bytes_max,
             "bytes of memory for request bodies",
-            room,
+            wait_limit,
             refusal=partial(_refuse, "memory"),
         )
 
@@ -303,7 +303,7 @@ class Admission:
         )
         holder = (record.user, "" if record.user else record.client)
         slots.take(1, holder)
-        record.slot = _Held(holder, slots, for_body, self._hooks, self._memory, slots)
+        record.slot = _RequestSlot(holder, slots, for_body, self._hooks, self._memory, slots)
 
     def while_signing_in(self) -> AbstractContextManager[None]:
         """Hold a slot for sign-ins while credentials are read from the store.
@@ -328,7 +328,7 @@ class Admission:
 
 
 @dataclass(slots=True, eq=False)
-class _Held:
+class _RequestSlot:
     """Slot and memory of one request."""
 
     holder: Holder
@@ -392,12 +392,12 @@ class _Held:
             self.now = None
 
 
-def _slots(name: str, count: int, room: WaitingRoom) -> FairPool:
+def _slots(name: str, count: int, wait_limit: WaitLimit) -> FairPool:
     SLOTS.labels(name).set(count)
     return FairPool(
         count,
         f"slots for {name}",
-        room,
+        wait_limit,
         refusal=partial(_refuse, name),
         on_change=SLOTS_USED.labels(name).inc,
     )

@@ -14,8 +14,9 @@ storage that publishes an object only after its iterator ends well never publish
 """
 
 import time
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any, ClassVar, Final
+from collections.abc import Callable, Iterator
+from typing import ClassVar, Final
+from wsgiref.types import WSGIEnvironment
 
 from lakebed.base.errors import LakebedError
 from lakebed.server.http.request import while_reading
@@ -76,7 +77,7 @@ class Body:
 
     def __init__(
         self,
-        environ: Mapping[str, Any],
+        environ: WSGIEnvironment,
         *,
         seconds_max: float,
         rate_min: float = 0.0,

@@ -134,7 +134,7 @@ def check_cookie(environ: WSGIEnvironment) -> None:
         return
     raise ForeignPage(
         "a request with the login cookie must come from a page of this server;"
-        f" {_seen(environ)}; programs authenticate by the header Authorization"
+        f" {_origin_text(environ)}; programs authenticate by the header Authorization"
     )
 
 
@@ -156,7 +156,7 @@ def check_page(environ: WSGIEnvironment) -> None:
     """
     if sender_of(environ) is Sender.OTHER_PAGE:
         raise ForeignPage(
-            f"cross-origin requests are refused: {_seen(environ)};"
+            f"cross-origin requests are refused: {_origin_text(environ)};"
             " pages of other origins need a token (Authorization: Bearer)"
         )
 
@@ -216,7 +216,7 @@ class BrowserGuard:
         Raises:
             BrowserRefused: the request may be forged.
         """
-        refusal = self._suspicion(environ)
+        refusal = self._refusal_reason(environ)
         # Asked last: `keys_are_known` reads the store.
         if refusal is not None and self._keys_are_known is not None and self._keys_are_known():
             raise refusal
@@ -234,7 +234,7 @@ class BrowserGuard:
         if not is_object and _is_own(self._objects_origin, environ):
             raise WrongOrigin(f"{self._objects_origin} serves only objects")
 
-    def _suspicion(self, environ: WSGIEnvironment) -> BrowserRefused | None:
+    def _refusal_reason(self, environ: WSGIEnvironment) -> BrowserRefused | None:
         """Return why a server with well-known keys refuses a request, or None if it does not."""
         host = environ.get("HTTP_HOST")
         if host is not None and not self._read_host(host):
@@ -245,7 +245,7 @@ class BrowserGuard:
         if sender_of(environ) is Sender.OTHER_PAGE and not self._is_link(environ):
             return ForeignPage(
                 "cross-origin requests are refused, because this server accepts the well-known"
-                f" keys: {_seen(environ)}"
+                f" keys: {_origin_text(environ)}"
             )
         if _is_navigation(environ) and _has_password(environ):
             return KeysInURL(
@@ -256,7 +256,7 @@ class BrowserGuard:
 
     def _read_host(self, host: str) -> bool:
         """Whether a host name resolves to this machine alone."""
-        name, _ = _place(host, 0) or ("", 0)
+        name, _ = _host_port(host, 0) or ("", 0)
         if name in self._names or name.endswith(self._subdomains):
             return True
         address = parse_address(name)
@@ -303,20 +303,20 @@ def _is_own(url: str, environ: WSGIEnvironment) -> bool:
     default = _DEFAULT_PORTS.get(url.partition("://")[0].lower())
     if default is None:
         return False
-    place = _place(url.partition("://")[2], default)
+    place = _host_port(url.partition("://")[2], default)
     hosts = [environ.get("HTTP_HOST"), environ.get("HTTP_X_FORWARDED_HOST")]
-    return place is not None and place in [_place(host, default) for host in hosts if host]
+    return place is not None and place in [_host_port(host, default) for host in hosts if host]
 
 
-def _place(text: str, default_port: int) -> tuple[str, int] | None:
+def _host_port(text: str, default_port: int) -> tuple[str, int] | None:
     """Return the name and the port that a host, or the rest of a URL, names; None: none."""
     # Nearly all requests name one of a few hosts. What is long is not kept.
-    read = _read_place if len(text) <= _SHOWN_MAX else _read_place.__wrapped__
+    read = _read_host_port if len(text) <= _SHOWN_MAX else _read_host_port.__wrapped__
     return read(text, default_port)
 
 
 @lru_cache(maxsize=256)
-def _read_place(text: str, default_port: int) -> tuple[str, int] | None:
+def _read_host_port(text: str, default_port: int) -> tuple[str, int] | None:
     try:
         parts = urlsplit(f"//{text}")
         name, port = parts.hostname, parts.port
@@ -325,7 +325,7 @@ def _read_place(text: str, default_port: int) -> tuple[str, int] | None:
     return None if name is None else (name, port or default_port)
 
 
-def _seen(environ: WSGIEnvironment) -> str:
+def _origin_text(environ: WSGIEnvironment) -> str:
     """Return the origin that a request's headers name."""
     for key, name in (
         ("HTTP_ORIGIN", "Origin"),

@@ -8,7 +8,7 @@ import logging
 from collections.abc import Mapping
 from http import HTTPStatus
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Final
 
 import falcon
 import msgspec
@@ -196,7 +196,7 @@ def message_of(error: Exception, operation: str, parts: Mapping[str, str] = _NO_
 
 def body_of(
     error: Exception, operation: str, parts: Mapping[str, str] = _NO_PARTS
-) -> dict[str, Any]:
+) -> dict[str, str]:
     """Return the body of an error answer; `detail` is present if it adds to `message`."""
     message, detail = message_of(error, operation, parts), explain(error)
     said = {"message": message, "kind": kind_of(error)}

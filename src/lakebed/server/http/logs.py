@@ -20,7 +20,7 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final, TextIO
+from typing import Final, TextIO
 
 import msgspec
 
@@ -204,7 +204,7 @@ class JSONFormatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the line of a record."""
-        line: dict[str, Any] = {
+        line: dict[str, object] = {
             "time": _time_of(record),
             "level": record.levelname.lower(),
             "logger": record.name,
@@ -246,8 +246,8 @@ def _message_of(record: logging.LogRecord) -> str:
     return message if record.name == ACCESS.name else mask_secrets(message)
 
 
-def _fields(record: logging.LogRecord) -> dict[str, Any]:
-    fields: dict[str, Any] = dict(getattr(record, "fields", {}))
+def _fields(record: logging.LogRecord) -> dict[str, object]:
+    fields: dict[str, object] = dict(getattr(record, "fields", {}))
     current = current_record()
     if current is not None:
         fields["request_id"] = current.request_id
@@ -271,9 +271,9 @@ def _log_uncaught(
     )
 
 
-def _log_unraisable(found: Any) -> None:
-    error = (found.exc_type, found.exc_value, found.exc_traceback)
-    _LOGGER.error("%s: %r", found.err_msg or "exception ignored", found.object, exc_info=error)
+def _log_unraisable(found: "sys.UnraisableHookArgs") -> None:
+    text = found.err_msg or "exception ignored"
+    _LOGGER.error("%s: %r", text, found.object, exc_info=found.exc_value)
 
 
 def _log_thread(found: threading.ExceptHookArgs) -> None:

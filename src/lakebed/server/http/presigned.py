@@ -127,7 +127,7 @@ class URLSigner:
         return hmac.digest(self._key, content, hashlib.sha256)
 
 
-class PresignedDoor:
+class PresignedHandler:
     """HTTP handler of presigned URLs."""
 
     def __init__(

@@ -2,7 +2,7 @@
 
 Liveness (``/_health``) only shows that the process runs. Readiness queries the database and the
 storage, and answers 503 while either does not answer. The queries are in
-`lakebed.server.questions`.
+`lakebed.server.probes`.
 
 The answer comes within `BOUND_SECONDS`, even if a query hangs. Each query runs in its own thread,
 one at a time: probes that arrive meanwhile share it, and fail at once when it has hung for that
@@ -23,7 +23,7 @@ from lakebed.server.http.request import current_record
 
 BOUND_SECONDS: Final = 1.5
 
-Question = Callable[[], None]
+Probe = Callable[[], None]
 """Queries a dependency; raises if it does not answer."""
 
 
@@ -42,11 +42,11 @@ class Readiness:
     """Concurrent queries of all dependencies, in bounded time."""
 
     def __init__(
-        self, questions: Mapping[str, Question], *, bound_seconds: float = BOUND_SECONDS
+        self, probes: Mapping[str, Probe], *, bound_seconds: float = BOUND_SECONDS
     ) -> None:
-        self._questions = {name: _Shared(name, ask) for name, ask in questions.items()}
+        self._probes = {name: _Shared(name, ask) for name, ask in probes.items()}
         self._bound_seconds = bound_seconds
-        self.names: Final = list(questions)
+        self.names: Final = list(probes)
 
     def check(self) -> None:
         """Query all dependencies.
@@ -54,7 +54,7 @@ class Readiness:
         Raises:
             NotReady: a query failed or exceeded the time limit; the first failure is the cause.
         """
-        asked = {name: question.begin() for name, question in self._questions.items()}
+        asked = {name: probe.begin() for name, probe in self._probes.items()}
         failures = {name: each.failure_within(self._bound_seconds) for name, each in asked.items()}
         found = {name: failure for name, failure in failures.items() if failure is not None}
         if found:
@@ -64,7 +64,7 @@ class Readiness:
 class _Shared:
     """A query that runs in one thread at a time, shared by all concurrent probes."""
 
-    def __init__(self, name: str, ask: Question) -> None:
+    def __init__(self, name: str, ask: Probe) -> None:
         self._name = name
         self._ask = ask
         self._lock = threading.Lock()
@@ -78,7 +78,7 @@ class _Shared:
 
 
 class _Asking:
-    def __init__(self, name: str, ask: Question) -> None:
+    def __init__(self, name: str, ask: Probe) -> None:
         self._name = name
         self._ask = ask
         self._begun = time.monotonic()
@@ -105,7 +105,7 @@ class _Asking:
             self._over.set()
 
 
-class ReadinessDoor:
+class ReadinessHandler:
     """Handler of ``GET /readiness``, open to all; the answer omits hosts and drivers."""
 
     def __init__(self, readiness: Readiness) -> None:

@@ -26,7 +26,7 @@ from math import ceil
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from lakebed.server.http import logs
 from lakebed.server.http.metrics import FOLDER_VARIABLE, forget_process, mark_process
@@ -43,9 +43,9 @@ _ARROW_MEMORY_VARIABLE: Final = "ARROW_DEFAULT_MEMORY_POOL"
 _ARROW_MEMORY: Final = "jemalloc"
 """Arrow's allocator. Its default, mimalloc, requests pages of 2 MiB and soon returns them; zeroing
 new pages took half of the time of a commit."""
-LOOK_SECONDS: Final = 1.0
+CHECK_SECONDS: Final = 1.0
 """The interval of checks; also the least time between two deaths of a process."""
-_BEATS_AT_ONCE: Final = 1 << 16
+_HEARTBEATS_MAX: Final = 1 << 16
 _DEATHS_MAX: Final = 4
 """The number of workers that may die before the first answer."""
 
@@ -135,9 +135,9 @@ class _Supervisor:
         try:
             self._start()
             while not self._is_stopping:
-                select.select([self._wakes], [], [], LOOK_SECONDS)
+                select.select([self._wakes], [], [], CHECK_SECONDS)
                 if not self._is_stopping:
-                    self._look_after()
+                    self._check_children()
         finally:
             self._is_stopping = True
             self._end()
@@ -169,12 +169,12 @@ class _Supervisor:
         for target in (self._listen_to_workers, self._wait_until_ready):
             threading.Thread(target=target, daemon=True).start()
 
-    def _look_after(self) -> None:
+    def _check_children(self) -> None:
         """Restart dead processes, kill one that hangs, and write metrics."""
-        self._end_one_that_hangs()
+        self._kill_hanging_worker()
         dead = [child for child in self._children if not child.is_alive]
         for child in dead:
-            _LOGGER.warning("%s ended: restarting it", child.words)
+            _LOGGER.warning("%s ended: restarting it", child.label)
             self._metrics.count_restart(child.role)
             forget_process(child.pid, self._folder)
         self._deaths += sum(child.role == "worker" for child in dead)
@@ -191,7 +191,7 @@ class _Supervisor:
         self._metrics.write()
         logs.bound_file(self._settings.logging)
 
-    def _end_one_that_hangs(self) -> None:
+    def _kill_hanging_worker(self) -> None:
         """Kill a worker silent for too long; the next one only after this one is replaced.
 
         Silence is counted in checks, not by a clock: time in which this process, or the whole
@@ -199,17 +199,19 @@ class _Supervisor:
         """
         for worker in self._workers:
             worker.listen()
-        looks_max = ceil(self._settings.processes.hang_seconds / LOOK_SECONDS)
-        if not looks_max or self._settings.in_memory:  # all data would be lost with the worker
+        checks_max = ceil(self._settings.processes.hang_seconds / CHECK_SECONDS)
+        if not checks_max or self._settings.in_memory:  # all data would be lost with the worker
             return
-        if any(worker.is_starting and worker.silent_looks < looks_max for worker in self._workers):
+        if any(
+            worker.is_starting and worker.silent_checks < checks_max for worker in self._workers
+        ):
             return
         for worker in self._workers:
-            if worker.is_alive and not worker.is_starting and worker.silent_looks >= looks_max:
+            if worker.is_alive and not worker.is_starting and worker.silent_checks >= checks_max:
                 _LOGGER.error(
                     "%s has not served for %d seconds: killing and replacing it",
-                    worker.words,
-                    worker.silent_looks * LOOK_SECONDS,
+                    worker.label,
+                    worker.silent_checks * CHECK_SECONDS,
                 )
                 worker.kill()
                 return
@@ -218,7 +220,7 @@ class _Supervisor:
         """Tell all processes to end, and kill those still alive after the timeout."""
         self._listener.close()
         for child in self._children:
-            child.tell_to_end()
+            child.terminate()
         until = time.monotonic() + max(1, self._settings.processes.shutdown_seconds)
         for child in self._workers:
             child.wait(until)
@@ -251,7 +253,10 @@ class _Child:
         self._arguments = (function, *arguments)
         self._process: BaseProcess | None = None
 
-    def start(self, *arguments: Any) -> None:
+    def start(self) -> None:
+        self._spawn()
+
+    def _spawn(self, *arguments: object) -> None:
         process = multiprocessing.Process(
             target=call_by_name,
             args=(*self._arguments, *arguments),
@@ -271,10 +276,10 @@ class _Child:
         return self._process.pid
 
     @property
-    def words(self) -> str:
+    def label(self) -> str:
         return f"worker {self.pid}" if self.role == "worker" else f"the {self.role} process"
 
-    def tell_to_end(self) -> None:
+    def terminate(self) -> None:
         if self._process is not None:
             self._process.terminate()
 
@@ -298,28 +303,28 @@ class _Worker(_Child):
 
     def __init__(self, function: str, *arguments: object) -> None:
         super().__init__("worker", function, *arguments)
-        self._beats: Connection | None = None
+        self._heartbeats: Connection | None = None
         self.is_starting = True
         """Whether no heartbeat has arrived yet."""
-        self.silent_looks = 0
+        self.silent_checks = 0
         """The number of checks since the last heartbeat."""
 
     def start(self) -> None:
-        beats, far_beats = multiprocessing.Pipe(duplex=False)
-        with far_beats:  # only the worker keeps it
-            super().start(far_beats)
-        os.set_blocking(beats.fileno(), False)
-        if self._beats is not None:
-            self._beats.close()
-        self._beats, self.is_starting, self.silent_looks = beats, True, 0
+        heartbeats, far_heartbeats = multiprocessing.Pipe(duplex=False)
+        with far_heartbeats:  # only the worker keeps it
+            self._spawn(far_heartbeats)
+        os.set_blocking(heartbeats.fileno(), False)
+        if self._heartbeats is not None:
+            self._heartbeats.close()
+        self._heartbeats, self.is_starting, self.silent_checks = heartbeats, True, 0
 
     def listen(self) -> None:
         """Read the heartbeats that have arrived."""
-        self.silent_looks += 1
-        if self._beats is not None:
+        self.silent_checks += 1
+        if self._heartbeats is not None:
             with suppress(BlockingIOError):
-                if os.read(self._beats.fileno(), _BEATS_AT_ONCE):
-                    self.is_starting, self.silent_looks = False, 0
+                if os.read(self._heartbeats.fileno(), _HEARTBEATS_MAX):
+                    self.is_starting, self.silent_checks = False, 0
 
 
 def _answers(endpoint: str) -> bool:

@@ -44,7 +44,7 @@ def main(
     listener: socket.socket,
     number: int,
     counts: MutableSequence[int],
-    beats: Connection,
+    heartbeats: Connection,
 ) -> None:
     """Create the application and serve it, until the process is told to end.
 
@@ -57,7 +57,7 @@ def main(
         listener: the listening socket, shared by all workers.
         number: the index of this worker.
         counts: the number of connections of each worker, in shared memory.
-        beats: pipe to the supervisor for heartbeats.
+        heartbeats: pipe to the supervisor for heartbeats.
     """
     end_with_parent(link)
     hide_settings()
@@ -68,7 +68,7 @@ def main(
         app = load_by_name(factory)(settings)
         listener.setblocking(False)  # a flag of the object as well as of the socket
         listener.set_inheritable(False)
-        os.set_blocking(beats.fileno(), False)
+        os.set_blocking(heartbeats.fileno(), False)
         server = WSGIServer(
             app,
             listener,
@@ -77,7 +77,7 @@ def main(
             server_name=settings.listen.host,
             number=number,
             counts=counts,
-            beat=partial(_beat, beats),
+            beat=partial(_send_heartbeat, heartbeats),
             report=count_cut,
             begin_thread=call_before_waiting,
         )
@@ -113,10 +113,10 @@ def count_cut(kind: ClientCut, reason: str, peer: str) -> None:
     refusals.count(Refusal(kind), reason, client=peer if record is None else record.client)
 
 
-def _beat(beats: Connection) -> None:
+def _send_heartbeat(heartbeats: Connection) -> None:
     # A suspended supervisor reads no heartbeats; a dead one ends this process.
     with suppress(OSError):
-        os.write(beats.fileno(), b".")
+        os.write(heartbeats.fileno(), b".")
 
 
 def _give_up(error: Exception, link: Connection) -> NoReturn:

@@ -9,8 +9,8 @@ from lakebed.engine.staging.writer import Condition
 from lakebed.formats import Entry
 from lakebed.lake.model import ObjectStats, etag_of
 from lakebed.server.s3.errors import NO_VERSION_IDS, ErrorCode, S3Error
-from lakebed.server.s3.read_conditions import ConditionResult, judge
-from lakebed.server.s3.request import S3Request, place_of
+from lakebed.server.s3.read_conditions import ConditionResult, evaluate
+from lakebed.server.s3.request import S3Request, ref_path_of
 
 
 class CopySource(NamedTuple):
@@ -35,7 +35,7 @@ def copy_source(request: S3Request) -> CopySource:
     except UnicodeDecodeError:
         raise S3Error(ErrorCode.INVALID_ARGUMENT, "x-amz-copy-source must be UTF-8") from None
     bucket, _, key = text.partition("/")
-    ref, path = place_of(key)
+    ref, path = ref_path_of(key)
     if not (bucket and ref and path) or "\0" in text:
         raise S3Error(
             ErrorCode.INVALID_ARGUMENT,
@@ -67,6 +67,6 @@ def check_source(request: S3Request, stats: ObjectStats) -> None:
 
 def _holds(request: S3Request, found: ObjectStats | Entry) -> bool:
     return (
-        judge(found, lambda name: request.header(f"x-amz-copy-source-{name}"))
+        evaluate(found, lambda name: request.header(f"x-amz-copy-source-{name}"))
         is ConditionResult.GO_ON
     )

@@ -18,7 +18,7 @@ class ConditionResult(Enum):
     FAILED = auto()
 
 
-def judge(stats: ObjectStats | Entry, header: Callable[[str], str | None]) -> ConditionResult:
+def evaluate(stats: ObjectStats | Entry, header: Callable[[str], str | None]) -> ConditionResult:
     """Evaluate the conditions of a request; `header` returns a header of the request.
 
     A condition on the ETag overrides the condition on the time, which is less exact.

@@ -65,13 +65,13 @@ class S3Request:
         return RepositoryID(self.route.bucket)
 
     @property
-    def place(self) -> RefPath:
+    def ref_path(self) -> RefPath:
         """The ref and path of the key.
 
         Raises:
             S3Error: `KEY_TOO_LONG`.
         """
-        return place_of(self.route.key)
+        return ref_path_of(self.route.key)
 
     @property
     def is_branch_itself(self) -> bool:
@@ -82,7 +82,7 @@ class S3Request:
     @property
     def upload(self) -> Target:
         """The multipart upload named by the request."""
-        branch, path = self.place
+        branch, path = self.ref_path
         upload_id = MultipartID(self.route.query["uploadId"])
         return Target(self.repository, BranchID(branch), path, upload_id)
 
@@ -184,7 +184,7 @@ class S3Request:
         self.authorize(action, object_arn(self.repository, path.decode()))
 
 
-def place_of(key: str) -> RefPath:
+def ref_path_of(key: str) -> RefPath:
     """Return the ref and path of a key.
 
     Raises:

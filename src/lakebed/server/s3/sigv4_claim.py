@@ -149,11 +149,9 @@ def _credential(credential: str, malformed: ErrorCode) -> tuple[str, str, str]:
     """Return access key id, day and region."""
     form = f"Credential must be <access key id>/<day>/<region>/{SERVICE}/{TERMINATOR}"
     parts = credential.split("/")
-    if len(parts) != 5:  # noqa: PLR2004 - as many as are named below
+    if parts[3:] != [SERVICE, TERMINATOR]:
         raise S3Error(malformed, form)
-    access_key_id, day, region, service, terminator = parts
-    if service != SERVICE or terminator != TERMINATOR:
-        raise S3Error(malformed, form)
+    access_key_id, day, region = parts[:3]
     return access_key_id, day, region
 
 

@@ -3,7 +3,8 @@
 import hashlib
 from collections.abc import Iterable, Mapping
 from functools import cached_property, partial
-from typing import Any, Final
+from http import HTTPStatus
+from typing import Final
 from urllib.parse import quote
 
 import falcon
@@ -42,9 +43,9 @@ API_HEADERS: Final = DOCUMENT_HEADERS | {
     # Swagger UI registers DOMPurify as it loads; the page does not use it.
     "Content-Security-Policy": f"{_POLICY}dompurify",
 }
-_NOT_THERE: Final = 501
-_KEPT: Final = "public, max-age=31536000, immutable"
-_ASKED_AGAIN: Final = "no-cache"
+_NOT_IMPLEMENTED: Final = 501
+_IMMUTABLE: Final = "public, max-age=31536000, immutable"
+_REVALIDATE: Final = "no-cache"
 
 _FEATURES: Final = {
     "actions": "listRepositoryRuns",
@@ -58,14 +59,20 @@ _FEATURES: Final = {
 
 def features_of(routes: Iterable[Route], settings: ServerSettings) -> set[str]:
     """Return the names of the features that a server offers to the pages."""
-    there = {route.operation for route in routes if route.status != _NOT_THERE}
+    there = {route.operation for route in routes if route.status != _NOT_IMPLEMENTED}
     found = {name for name, operation in _FEATURES.items() if operation in there}
     if not settings.hooks.enabled:
         found.discard("actions")
     return found | ({"reclaim"} if settings.reclaim.enabled else set())
 
 
-def add_pages(app: Any, services: Services, routes: Iterable[Route], *, base_path: str) -> None:
+def add_pages(
+    app: "falcon.App[falcon.Request, falcon.Response]",
+    services: Services,
+    routes: Iterable[Route],
+    *,
+    base_path: str,
+) -> None:
     """Add the pages to an application."""
     # The document of the web UI, for all of its pages.
     home = _Document(INDEX, DOCUMENT_HEADERS, features_of(routes, services.settings))
@@ -98,7 +105,7 @@ class _Document:
     def on_get(self, request: falcon.Request, response: falcon.Response) -> None:
         data, etag = self._content
         response.set_headers(self._headers)
-        response.set_header("Cache-Control", _ASKED_AGAIN)
+        response.set_header("Cache-Control", _REVALIDATE)
         response.set_header("ETag", etag)
         if request.get_header("If-None-Match") == etag:
             response.status = falcon.HTTP_NOT_MODIFIED
@@ -121,7 +128,7 @@ class _File:
         if found is None or digest != assets.digest:
             raise falcon.HTTPNotFound
         response.content_type = found.content_type
-        response.set_header("Cache-Control", _KEPT)
+        response.set_header("Cache-Control", _IMMUTABLE)
         response.set_header("ETag", f'"{digest}"')
         response.set_header("Vary", "Accept-Encoding")
         if "gzip" in (request.get_header("Accept-Encoding") or ""):
@@ -218,8 +225,8 @@ def serialize_error(
     request: falcon.Request, response: falcon.Response, error: falcon.HTTPError
 ) -> None:
     """Answer Falcon's own errors (no such path, no such method) like any other error."""
-    kind = "no_such_method" if error.status_code == 405 else "no_such_path"  # noqa: PLR2004
-    message = NO_SUCH_OPERATION
+    is_method = error.status_code == HTTPStatus.METHOD_NOT_ALLOWED
+    kind, message = "no_such_method" if is_method else "no_such_path", NO_SUCH_OPERATION
     detail = f"unknown operation {request.method} {request.path}"
     record = current_record()
     if record is not None:

@@ -79,13 +79,13 @@ def quickstart(
     from lakebed.server.processes.supervisor import serve
 
     variables = {"LAKEBED_SERVER__LOGGING__FORMAT": "text"} | dict(os.environ)
-    steps.close_to_others(data_dir)
-    steps.make_key(data_dir)
+    steps.restrict_access(data_dir)
+    steps.create_key(data_dir)
     flags = steps.flags_of(data_dir, host, port)
     settings = load(environment=variables, flags=flags)
     check_place(settings)
     pair = steps.prepare(settings, sample=sample)
-    garbage = steps.about_garbage(settings)
+    garbage = steps.garbage_notice(settings)
     serve(settings, on_ready=lambda endpoint: _welcome(endpoint, pair, data_dir, garbage))
 
 

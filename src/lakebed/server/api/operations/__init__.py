@@ -13,7 +13,7 @@ from lakebed.server.api.operations import (
     gc,
     imports,
     metadata,
-    not_there,
+    not_implemented,
     objects,
     presigned_parts,
     preview,
@@ -46,7 +46,7 @@ ROUTES: Final[tuple[Route, ...]] = (
     *pulls.routes,
     *auth.routes,
     *acl.routes,
-    *not_there.routes,
+    *not_implemented.routes,
 )
 """All operations with their permissions."""
 

@@ -66,8 +66,8 @@ INTERNAL_KEY: Final = "::lakefs::"
 """The prefix of internal metadata, which keeps it apart from user metadata."""
 
 
-_NOT_KEPT: Final = "no-store, must-revalidate"
-_KEPT: Final = "private, max-age=31536000, immutable"
+_UNCACHED: Final = "no-store, must-revalidate"
+_IMMUTABLE: Final = "private, max-age=31536000, immutable"
 """No shared caches: they do not check permissions."""
 
 
@@ -97,7 +97,7 @@ def wire(
 
 def _cache_control(ref: str) -> str:
     """Return the caching of an answer: objects of a commit never change."""
-    return _KEPT if is_commit_id(ref) else _NOT_KEPT
+    return _IMMUTABLE if is_commit_id(ref) else _UNCACHED
 
 
 def _headers(found: Found, ref: str) -> dict[str, str]:

@@ -15,7 +15,7 @@ from lakebed.server.s3.xml_writer import document, element, timestamp
 
 def handle(request: S3Request) -> S3Reply:
     """Handle the request."""
-    branch, path = request.place
+    branch, path = request.ref_path
     source = copy_source(request)
     request.authorize_object(Action.WRITE_OBJECT, path)
     request.authorize(Action.READ_OBJECT, object_arn(source.repository, source.path.decode()))

@@ -11,7 +11,7 @@ from lakebed.server.s3.xml_writer import document, element
 
 def handle(request: S3Request) -> S3Reply:
     """Handle the request."""
-    branch, path = request.place
+    branch, path = request.ref_path
     request.authorize_object(Action.WRITE_OBJECT, path)
     scheme = requested_scheme(request)
     upload = request.services.catalog.multiparts.create(

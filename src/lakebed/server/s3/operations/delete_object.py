@@ -12,7 +12,7 @@ def handle(request: S3Request) -> S3Reply:
     """Handle the request."""
     if request.header("If-Match") is not None:
         raise S3Error(ErrorCode.NOT_IMPLEMENTED, NO_CONDITIONAL_DELETES)
-    branch, path = request.place
+    branch, path = request.ref_path
     request.authorize_object(Action.DELETE_OBJECT, path)
     if request.is_branch_itself:  # see put_object.py
         request.services.catalog.objects.check_writable(request.repository, BranchID(branch))

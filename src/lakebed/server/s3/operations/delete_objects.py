@@ -7,7 +7,7 @@ from lakebed.auth import Action
 from lakebed.base.errors import LakebedError
 from lakebed.engine.model import BranchID
 from lakebed.server.s3.errors import S3Error, error_elements
-from lakebed.server.s3.request import S3Reply, S3Request, place_of, xml
+from lakebed.server.s3.request import S3Reply, S3Request, ref_path_of, xml
 from lakebed.server.s3.translation import as_s3_error
 from lakebed.server.s3.xml_reader import XML_BYTES_MAX, read_delete
 from lakebed.server.s3.xml_writer import Markup, document, element
@@ -26,7 +26,7 @@ def _delete(request: S3Request, keys: list[str]) -> dict[str, S3Error]:
     by_branch: dict[str, list[bytes]] = defaultdict(list)
     for key in keys:
         try:
-            branch, path = place_of(key)
+            branch, path = ref_path_of(key)
             request.authorize_object(Action.DELETE_OBJECT, path)
         except LakebedError as error:
             failed[key] = as_s3_error(error)

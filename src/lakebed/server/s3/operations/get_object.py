@@ -24,7 +24,7 @@ from lakebed.server.s3.checksum_fields import object_headers
 from lakebed.server.s3.errors import ErrorCode, S3Error
 from lakebed.server.s3.metadata import metadata_headers
 from lakebed.server.s3.operations.upload_part import part_number
-from lakebed.server.s3.read_conditions import ConditionResult, is_unchanged, judge
+from lakebed.server.s3.read_conditions import ConditionResult, evaluate, is_unchanged
 from lakebed.server.s3.request import S3Reply, S3Request
 
 AT_ONCE_BYTES_MAX: Final = 1 << 16
@@ -106,7 +106,7 @@ def find(request: S3Request) -> ObjectStats:
         S3Error: `NO_SUCH_KEY`: the key has no path, or its ref does not exist.
         RepositoryNotFound, EntryNotFound: the repository or object does not exist.
     """
-    ref, path = request.place
+    ref, path = request.ref_path
     request.authorize_object(Action.READ_OBJECT, path)
     if not path:
         request.services.catalog.repositories.get(request.repository)
@@ -123,7 +123,7 @@ def find(request: S3Request) -> ObjectStats:
 
 def _head(request: S3Request, stats: ObjectStats) -> tuple[S3Reply, Selection | None]:
     """Return the answer without its bytes, and the bytes to send; None: not modified."""
-    verdict = judge(stats, request.header)
+    verdict = evaluate(stats, request.header)
     if verdict is ConditionResult.FAILED:
         raise S3Error(ErrorCode.PRECONDITION_FAILED)
     headers = _headers(request, stats)

@@ -14,7 +14,7 @@ from lakebed.engine.committed.listing import EntryQuery
 from lakebed.lake.object_pages import ObjectPage
 from lakebed.server.s3.errors import ErrorCode, S3Error
 from lakebed.server.s3.listings import ListingQuery, contents, read_listing_query
-from lakebed.server.s3.request import S3Reply, S3Request, place_of, xml
+from lakebed.server.s3.request import S3Reply, S3Request, ref_path_of, xml
 from lakebed.server.s3.xml_writer import (
     Markup,
     boolean,
@@ -78,7 +78,7 @@ def _list(request: S3Request, asked: ListingQuery, after: str) -> _Listing:
     if "/" not in asked.prefix:
         return _list_branches(request, asked, after)
     request.authorize_repository(Action.LIST_OBJECTS)
-    ref, prefix = place_of(asked.prefix)
+    ref, prefix = ref_path_of(asked.prefix)
     folder = f"{ref}/"
     if after > folder and not after.startswith(folder):
         return _Listing("", [])  # all keys of this ref precede `after`

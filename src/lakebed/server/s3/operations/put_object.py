@@ -16,7 +16,7 @@ _MD5_OF_NOTHING: Final = md5(usedforsecurity=False).hexdigest()
 
 def handle(request: S3Request) -> S3Reply:
     """Handle the request."""
-    branch, path = request.place
+    branch, path = request.ref_path
     request.authorize_object(Action.WRITE_OBJECT, path)
     if request.is_branch_itself:
         return _accept_branch_folder(request, BranchID(branch))

@@ -24,7 +24,7 @@ from lakebed.server.settings import BlockstoreSettings
 _NOT_THERE: Final = "lakebed-readiness/not-there"
 
 
-def ask_store(store: Store) -> None:
+def probe_store(store: Store) -> None:
     """Read the schema key; a missing key is an answer too."""
     try:
         store.get(METADATA_PARTITION, SCHEMA_KEY)
@@ -32,7 +32,7 @@ def ask_store(store: Store) -> None:
         return
 
 
-class StorageQuestion:
+class StorageProbe:
     """Query of the storage for an object that does not exist, at an accessible address."""
 
     def __init__(
