@@ -54,7 +54,9 @@ def markdown(text: str) -> None:
 def notebooks(text: str) -> None:
     """A notebook is shown or refused."""
     for cell in attempt((ValueError, RecursionError), notebook_cells, text) or []:
-        _check(cell.get("tree", []))
+        tree = cell.get("tree", [])
+        assert isinstance(tree, list)
+        _check(tree)
 
 
 @targets.add(st.binary(max_size=20))
