@@ -1,8 +1,7 @@
 """Lakebed: Git-like version control for data lakes.
 
-`lakebed.open` opens a lake in a folder, `lakebed.connect` one on a server; see
-`lakebed.clients.library`. Everything is loaded when it is first asked for, so that importing this
-costs next to nothing.
+`lakebed.open` opens a lake in a folder, `lakebed.connect` a lake on a server; see
+`lakebed.clients.library`. Modules are loaded on first use to keep `import lakebed` cheap.
 """
 
 from importlib import import_module
@@ -35,7 +34,7 @@ if TYPE_CHECKING:
     )
 
 __version__ = "0.2.0"
-"""As in pyproject.toml: to read it from the installed package takes as long as a small command."""
+"""Same as in pyproject.toml: reading the installed metadata takes as long as a small command."""
 
 __all__ = [
     "Branch",

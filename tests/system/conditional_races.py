@@ -258,6 +258,7 @@ def count(server: LakebedServer, increments: int) -> Verdict:
         with _beside([the_race.committer] * COMMITTERS, the_race.stopped):
             in_threads([partial(add, number) for number in range(RACERS)])
         verdict.seconds = time.monotonic() - began
+    with RawClient(server) as client:  # the server has closed a connection that was idle for long
         last = client.call("GET", f"/repositories/{_LAKE}/refs/main/objects", path=path).body
     if int(last) != len(acknowledged) or len(set(acknowledged)) != len(acknowledged):
         verdict.note("lost or unacknowledged increments", f"{last!r} of {len(acknowledged)}")

@@ -1,4 +1,4 @@
-"""Errors, clock and chance, ids, caches, leases and tracing: modules that all packages may import.
+"""Errors, clock, randomness, ids, caches, leases and tracing: importable by every package.
 
-Imports nothing else of Lakebed. Public inside of the project: every module.
+Imports nothing else of Lakebed. Public within the project: every module.
 """

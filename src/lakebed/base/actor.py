@@ -1,9 +1,9 @@
-"""The actor: the user on whose behalf code runs, and the request by which the user came.
+"""The actor: the user on whose behalf code runs, and the origin of the request.
 
-An entry point (REST API, S3 gateway, library, a task) makes one `Actor` for each request and runs
-the request inside `acting_as`. Rules, hooks and records read it by `current_actor`. A context
-variable carries it: `Runtime.map_parallel` gives its helper threads the context of the caller, and
-a task that goes on after its request keeps the value.
+An entry point (REST API, S3 gateway, library, task) creates an `Actor` for each request and runs
+the request inside `acting_as`. Rules, hooks and records read it with `current_actor`. A context
+variable carries the actor: `Runtime.map_parallel` passes the caller's context to its threads, and a
+task that continues after its request keeps the value.
 """
 
 from contextvars import ContextVar, Token
@@ -15,10 +15,10 @@ from lakebed.base.ids import UniqueID
 
 
 class EntryPoint(StrEnum):
-    """How a request reached Lakebed."""
+    """Entry point of a request."""
 
     NONE = "none"
-    """By no request: work of Lakebed itself."""
+    """No request: internal work of Lakebed."""
     API = "api"
     S3 = "s3"
     LIBRARY = "library"
@@ -30,27 +30,27 @@ class EntryPoint(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Actor:
-    """On whose behalf code runs; `msgspec` encodes and decodes it."""
+    """User and request on whose behalf code runs; encoded and decoded by `msgspec`."""
 
     user: str = ""
-    """The name of the user; empty if no user is signed in."""
+    """User name; empty without a signed-in user."""
     unique_id: UniqueID | None = None
-    """The id of the user, which no later user of that name has; None if it is not known."""
+    """Id of the user, never reused for a later user of the same name; None if unknown."""
     groups: tuple[str, ...] = ()
-    """The names of the user's groups."""
+    """Names of the user's groups."""
     access_key_id: str = ""
-    """The access key that proved the user; empty if a token did."""
+    """Access key that authenticated the user; empty for a token."""
     address: str = ""
-    """The address of the client."""
+    """Address of the client."""
     request_id: str = ""
-    """The id of the request, as in the log."""
+    """Request id, as logged."""
     entry_point: EntryPoint = EntryPoint.NONE
     force: bool = False
     """Whether writes to read-only repositories are allowed (`force` in the API)."""
     skips_hooks: bool = False
-    """Whether no hook runs before operations; entry points check the permission for it."""
+    """Whether hooks before operations are skipped; entry points check the permission."""
     hook_depth: int = 0
-    """In how many hooks, each called by another, the request was made."""
+    """Number of nested hooks that led to the request."""
 
 
 _NO_REQUEST: Final = Actor()
@@ -59,12 +59,13 @@ _ACTOR: Final = ContextVar("lakebed_actor", default=_NO_REQUEST)
 
 @dataclass(slots=True)
 class _Acting:
-    """Run a ``with`` block on behalf of an actor."""
+    """Context manager that runs its block on behalf of an actor."""
 
     actor: Actor
     before: Token[Actor] = field(init=False)
 
-    # Not a generator, which would take three times as long: each request enters one of these.
+    # A class, not a generator: a generator takes three times as long, and every request enters
+    # this.
     def __enter__(self) -> None:
         self.before = _ACTOR.set(self.actor)
 
@@ -76,5 +77,5 @@ acting_as: Final = _Acting
 
 
 def current_actor() -> Actor:
-    """Return the actor on whose behalf this code runs."""
+    """Return the current actor."""
     return _ACTOR.get()

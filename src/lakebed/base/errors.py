@@ -1,24 +1,24 @@
-"""The root of every error that Lakebed raises on purpose.
+"""The root of all errors that Lakebed raises on purpose.
 
-Each layer has its own tree below this root, in its own ``errors`` module. The doors (HTTP, S3,
-command line) have one table each, from those errors to what goes over the wire.
+Each layer has its own tree below this root, in its ``errors`` module. The HTTP API, the S3 gateway
+and the command line each map these errors to responses in a single table.
 """
 
 from typing import ClassVar
 
 
 class LakebedError(Exception):
-    """Something that Lakebed can explain: the message says what was wrong and what to do."""
+    """Error that Lakebed can explain: the message says what was wrong and what to do."""
 
     kind: ClassVar[str] = "error"
-    """A stable name for programs; the message is for people and may change."""
+    """Stable name for programs; messages are for people and may change."""
 
     public_message: str | None = None
-    """What to show to strangers instead of the message, where that may name hosts or folders."""
+    """Message for unauthenticated clients, if the full message may name hosts or folders."""
 
     def __reduce__(self) -> tuple[object, ...]:
-        # Errors travel between processes. By default they would be made anew from their message,
-        # which is not what most of their constructors take.
+        # Errors travel between processes. The default would call the constructor with the message,
+        # but most constructors take other arguments.
         return _restore, (type(self), self.args, self.__dict__)
 
 
@@ -32,14 +32,14 @@ def _restore(
 
 
 class NotFoundMixin(KeyError):
-    """A `KeyError` that shows its message as it is; `KeyError` itself would put it in quotes."""
+    """`KeyError` that shows its message without quotes."""
 
     def __str__(self) -> str:
         return str(self.args[0])
 
 
 def quoted(key: bytes) -> str:
-    """Return a key as it is shown in messages: as text, in quotes, whatever its bytes are."""
+    """Return a key as quoted, printable text for messages, even if its bytes are not UTF-8."""
     text = key.decode(errors="backslashreplace")
     if not text.isprintable():
         text = "".join(
@@ -49,7 +49,7 @@ def quoted(key: bytes) -> str:
 
 
 class MissingExtraError(LakebedError, ImportError):
-    """A driver needs a library that is installed only with one of Lakebed's extras."""
+    """A driver needs a library from one of Lakebed's optional extras."""
 
     kind = "missing_extra"
 

@@ -1,13 +1,13 @@
-"""Ids that nobody else draws."""
+"""Unique ids."""
 
 from typing import NewType
 
 from lakebed.base.runtime import Runtime
 
 UniqueID = NewType("UniqueID", str)
-"""Drawn for each creation: it tells two things apart that were created under one name."""
+"""Id drawn at each creation; distinguishes entities created under the same name."""
 
 
 def new_unique_id(runtime: Runtime) -> UniqueID:
-    """Return an id that no other creation has."""
+    """Return a new unique id."""
     return UniqueID(runtime.random_bytes(10).hex())

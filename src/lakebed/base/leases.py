@@ -1,21 +1,22 @@
-"""Leases: work that one process does at a time, as the processes see it that want to do it.
+"""Leases: mutual exclusion between processes, as an optimization.
 
-A lease is a record with its holder and a *mark*, which changes with every heartbeat. A lease only
-saves work: a holder that sleeps does not know that its lease was taken over, so that safety never
-depends on it. The records themselves are in `lakebed.engine.leases`; a job without the record store
-reaches one by the REST API.
+A lease is a record with its holder and a *mark*, which changes with every heartbeat. Safety never
+depends on a lease, because a suspended holder cannot know that its lease was taken over; leases
+only save duplicate work. `lakebed.engine.leases` stores the records; jobs without access to the
+record store use the REST API.
 
-**Invariant.** Every write is a compare-and-swap on the record as it was read, and only a take
-changes the holder. So of two processes that take a lease, one does; a former holder writes nothing
-any more.
+**Invariant.** Every write is a compare-and-swap on the record as read, and only a take changes the
+holder. So if two processes take a lease, one succeeds, and a former holder can no longer write.
 
-1. *Take.* The lease is free, or another process observed the same mark for as long as a lease
-   lasts, by its own clock (clocks of two processes are never compared). If the reply is lost, the
-   process reads again and finds itself the holder. If it dies, the mark stays as it is, and step 1
-   of another process follows.
-2. *Renew*, three times in the life of a lease. If the holder sleeps for longer than that, another
-   process takes the lease; until the next renewal of the first one, which fails, both work.
-3. *Release.* If it is lost, the lease is taken over as that of a dead process.
+1. *Take.* The lease is free, or another process observed the same mark for the lease duration,
+measured on its own clock (clocks of two processes are never compared). After a lost reply, the
+process reads the record and finds itself the holder. If the process dies, the mark stops changing,
+and another process continues with step 1.
+
+2. *Renew*, three times per lease duration. If the holder is suspended for longer, another process
+takes the lease; both work until the next renewal of the former holder, which fails.
+
+3. *Release.* A lost release leaves a lease that is taken over like the lease of a dead process.
 """
 
 import threading
@@ -28,46 +29,47 @@ from typing import Final, Protocol
 from lakebed.base.runtime import ResultT, Runtime
 
 FORGOTTEN_SECONDS: Final = 3600.0
-"""A lease that was not renewed for so long, by the wall clock, is free: for processes that do not
-run long enough to observe it."""
+"""A lease not renewed for this long, by the wall clock, is free: for processes too short-lived to
+observe the mark.
+"""
 
 RENEWALS: Final = 3
-"""How often a lease is renewed in its life."""
+"""Renewals per lease duration."""
 
 _HOLDER_BYTES: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
 class LeaseState:
-    """A lease as it was just read or written."""
+    """State of a lease as just read or written."""
 
     holder: str
-    """Empty: the lease is free."""
+    """Empty if the lease is free."""
     mark: str
-    """Changes each time that the lease is taken or renewed."""
+    """Changes whenever the lease is taken or renewed."""
     seconds: float
-    """A lease whose mark stays the same for so long may be taken over."""
+    """Lease duration: a lease whose mark is unchanged for this long may be taken over."""
 
 
 class LeaseTable(Protocol):
-    """Access to the record of one lease."""
+    """Access to the record of a lease."""
 
     def take_lease(self, holder: str, over: str) -> LeaseState:
-        """Take the lease if it is free, or has the mark `over`; return it as it is now."""
+        """Take the lease if it is free or its mark is `over`; return its state."""
 
     def renew_lease(self, holder: str) -> LeaseState:
-        """Renew the lease if this holder has it; return it as it is now."""
+        """Renew the lease if `holder` holds it; return its state."""
 
 
 class Observations:
-    """For how long this process saw leases of others unchanged, by its monotonic clock."""
+    """Marks of leases as observed by this process, timed by its monotonic clock."""
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
         self._seen: dict[bytes, tuple[object, float]] = {}
 
     def is_dead(self, name: bytes, mark: object, *, seconds: float) -> bool:
-        """Observe the mark of a lease; return whether it stayed the same for `seconds`."""
+        """Observe the mark of a lease; return whether it has been unchanged for `seconds`."""
         now = self._runtime.monotonic()
         before, since = self._seen.get(name, (None, now))
         if before != mark:
@@ -76,17 +78,17 @@ class Observations:
         return now - since >= seconds
 
     def forget(self, name: bytes) -> None:
-        """Forget a lease: its next observation is the first one."""
+        """Forget a lease: the next observation counts as the first."""
         self._seen.pop(name, None)
 
     def keep_only(self, names: Collection[bytes]) -> None:
-        """Forget all leases but these."""
+        """Forget all leases except `names`."""
         for name in self._seen.keys() - names:
             self._seen.pop(name, None)
 
 
 class Lease:
-    """One lease, for one process that wants it."""
+    """Handle for acquiring and renewing a lease."""
 
     def __init__(self, table: LeaseTable, runtime: Runtime) -> None:
         self._table = table
@@ -95,10 +97,10 @@ class Lease:
         self._renew_at = 0.0
         self.holder = runtime.random_bytes(_HOLDER_BYTES).hex()
         self.seconds = 0.0
-        """For how long a lease lasts, once it was read."""
+        """Lease duration; 0 until the lease has been read."""
 
     def acquire(self) -> bool:
-        """Take the lease; return whether this process has it now."""
+        """Take the lease; return whether this process holds it."""
         found = self._table.take_lease(self.holder, "")
         if found.holder != self.holder and self._observed.is_dead(
             b"", found.mark, seconds=found.seconds
@@ -107,11 +109,11 @@ class Lease:
         return self._note(found)
 
     def keep(self) -> bool:
-        """Renew the lease if it is time to; return whether this process still has it."""
+        """Renew the lease if a renewal is due; return whether this process still holds it."""
         return self._runtime.monotonic() < self._renew_at or self.renew()
 
     def renew(self) -> bool:
-        """Renew the lease; return whether this process still has it."""
+        """Renew the lease; return whether this process still holds it."""
         return self._note(self._table.renew_lease(self.holder))
 
     def _note(self, found: LeaseState) -> bool:
@@ -129,15 +131,15 @@ def with_heartbeat(
     every_seconds: float,
     beside: Sequence[Callable[[Callable[[float], bool]], None]] = (),
 ) -> ResultT:
-    """Do some work and call `beat` until it has ended; return the result of the work.
+    """Run `work`, calling `beat` until it ends; return its result.
 
     Args:
         runtime: Runs both.
         work: Called with the context variables of the caller.
-        beat: Returns False when it need not be called again.
-        every_seconds: The time between two calls of `beat`.
-        beside: Further work. Each call gets a function that waits for so many seconds, and returns
-            whether the work has ended.
+        beat: Returns False when no further call is needed.
+        every_seconds: Interval between calls of `beat`.
+        beside: Functions to run concurrently with `work`. Each receives a function that waits for a
+            number of seconds and returns whether `work` has ended.
     """
     over = runtime.event()
     results: list[ResultT] = []
@@ -163,9 +165,9 @@ def with_heartbeat(
 
 @contextmanager
 def heartbeat_thread(beat: Callable[[], bool], *, every_seconds: float) -> Iterator[None]:
-    """Call `beat` in a thread while a ``with`` block runs, until it returns False.
+    """Call `beat` in a thread during a ``with`` block, until it returns False.
 
-    For jobs outside of a server, whose work stays in the thread that began it.
+    For jobs outside a server, whose work stays in the thread that started it.
     """
     over = threading.Event()
 

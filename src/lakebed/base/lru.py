@@ -1,4 +1,4 @@
-"""A bounded map that drops what was used least recently."""
+"""A bounded map that evicts the least recently used values."""
 
 from collections import OrderedDict
 from typing import Generic, TypeVar
@@ -10,10 +10,10 @@ ValueT = TypeVar("ValueT")
 
 
 class LRU(Generic[KeyT, ValueT]):
-    """Values by key, bounded by the sum of their costs; safe to use from many threads.
+    """Thread-safe map, bounded by the sum of the costs of its values.
 
-    By default every value costs 1, and the bound is a number of values. No method waits for
-    anything but the lock, which is never held for long.
+    By default every value costs 1, so the bound is a number of values. Methods block only on a lock
+    that is held briefly.
     """
 
     def __init__(self, runtime: Runtime, *, cost_max: int) -> None:
@@ -24,14 +24,14 @@ class LRU(Generic[KeyT, ValueT]):
 
     @property
     def cost(self) -> int:
-        """The cost of all values that are held now."""
+        """Total cost of the cached values."""
         return self._cost
 
     def __len__(self) -> int:
         return len(self._held)
 
     def get(self, key: KeyT) -> ValueT | None:
-        """Return a value, which is then the most recently used; None if it is not held."""
+        """Return a value and make it the most recently used; return None if it is not cached."""
         with self._lock:
             held = self._held.get(key)
             if held is None:
@@ -40,9 +40,9 @@ class LRU(Generic[KeyT, ValueT]):
             return held[0]
 
     def put(self, key: KeyT, value: ValueT, *, cost: int = 1) -> None:
-        """Hold a value; drop those used least recently until the rest fits the bound.
+        """Cache a value, evicting the least recently used values to stay within the bound.
 
-        A value that alone exceeds the bound is not held.
+        A value that alone exceeds the bound is not cached.
         """
         with self._lock:
             self._drop(key)
@@ -54,7 +54,7 @@ class LRU(Generic[KeyT, ValueT]):
                 self._drop(next(iter(self._held)))
 
     def pop(self, key: KeyT) -> ValueT | None:
-        """Drop a value and return it; None if it is not held."""
+        """Remove a value and return it, or None if it is not cached."""
         with self._lock:
             return self._drop(key)
 

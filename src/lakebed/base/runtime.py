@@ -1,12 +1,12 @@
-"""The one door to the clock, to chance and to concurrency.
+"""The interface to clock, randomness and concurrency.
 
-Code that takes part in a protocol (the engine, the catalog, the wrappers around a store) gets a
-`Runtime` and uses nothing else for time, randomness, locks, waiting and parallel work. In
-production that is `ThreadRuntime`; under the simulator it is a deterministic one that runs the same
-code one step at a time from a seed. A direct ``import threading`` or ``import time`` in such code
-would be invisible to the simulator, so import-linter forbids it.
+Code that takes part in a protocol (the engine, the catalog, the wrappers around a store) uses a
+`Runtime` for time, randomness, locks, waiting and parallel work, and nothing else. Production uses
+`ThreadRuntime`; the simulator uses a deterministic runtime that runs the same code one step at a
+time from a seed. The simulator could not see a direct ``import threading`` or ``import time``, so
+import-linter forbids both.
 
-Records and files keep moments as microseconds since 1970, in UTC: `now_us`, `to_us`.
+Records and files store times as microseconds since 1970, in UTC: `now_us`, `to_us`.
 """
 
 import os
@@ -34,10 +34,10 @@ _of_thread = threading.local()
 
 
 def about_to_wait() -> None:
-    """Say that this thread is about to wait for something slow: a disk, a database, a client.
+    """Announce that this thread is about to wait for a disk, a database or a client.
 
-    A thread that does the work of others meanwhile gives it to another thread first; see
-    `call_before_waiting`. Drivers and whoever waits outside of a `Runtime` call this.
+    A leader thread releases leadership first; see `call_before_waiting`. Drivers, and other code
+    that waits outside a `Runtime`, call this function.
     """
     action: Callable[[], None] | None = getattr(_of_thread, "before_waiting", None)
     if action is not None:
@@ -45,67 +45,67 @@ def about_to_wait() -> None:
 
 
 def call_before_waiting(action: Callable[[], None]) -> None:
-    """Have something called each time that this thread is `about_to_wait`."""
+    """Register the action that `about_to_wait` calls in this thread."""
     _of_thread.before_waiting = action
 
 
 class Event(Protocol):
-    """A flag that is set once and that others wait for."""
+    """Flag that is set once; threads can wait for it."""
 
     def set(self) -> None:
-        """Raise the flag and wake everyone who waits."""
+        """Set the flag and wake all waiting threads."""
 
     def is_set(self) -> bool:
-        """Whether the flag is up."""
+        """Return whether the flag is set."""
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Wait for the flag, at most `timeout` seconds; return whether it is up."""
+        """Wait for the flag, at most `timeout` seconds; return whether it is set."""
 
 
 class Runtime(ABC):
-    """Clock, chance and concurrency."""
+    """Clock, randomness and concurrency."""
 
     @abstractmethod
     def now(self) -> float:
-        """Wall clock, in seconds since 1970. It may jump and differ between processes."""
+        """Return the wall clock, in seconds since 1970; it may jump and differ between processes.
+        """
 
     @abstractmethod
     def monotonic(self) -> float:
-        """Seconds on a clock that never goes back; only differences mean anything.
+        """Return seconds on a clock that never goes back; only differences are meaningful.
 
-        It goes on while the machine sleeps: for everybody else time has passed, so leases, caches,
-        and what was read before are older by then.
+        The clock advances while the machine sleeps: leases, caches and earlier reads age meanwhile.
         """
 
     @abstractmethod
     def sleep(self, seconds: float) -> None:
-        """Do nothing for a while."""
+        """Sleep for `seconds`."""
 
     @abstractmethod
     def random(self) -> float:
-        """A number from 0 (included) to 1 (excluded), for jitter; not for secrets."""
+        """Return a number in [0, 1), for jitter; not for secrets."""
 
     @abstractmethod
     def random_bytes(self, count: int) -> bytes:
-        """Bytes nobody else will draw: the source of every unique id."""
+        """Return random bytes; the source of every unique id."""
 
     @abstractmethod
     def lock(self) -> Lock:
-        """A new lock."""
+        """Return a new lock."""
 
     @abstractmethod
     def event(self) -> Event:
-        """A new event, not set."""
+        """Return a new event, not set."""
 
     @abstractmethod
     def map_parallel(
         self, function: Callable[[ItemT], ResultT], items: Iterable[ItemT], *, limit: int = 16
     ) -> list[ResultT]:
-        """Call `function` on every item, at most `limit` at a time; results in order of the items.
+        """Call `function` on every item, at most `limit` at a time; return the results in order.
 
         Every call sees the context variables of the caller. All calls have ended when this returns
-        or raises. If some raise, no further call is
-        started, and the exception of the first such item is raised.
+        or raises. After an exception no further call is started, and the exception of the first
+        item that failed is raised.
         """
 
 
@@ -117,16 +117,16 @@ def _new_helpers() -> ThreadPoolExecutor:
 
 
 _helpers = _new_helpers()
-"""Threads for `map_parallel`; they start as they are needed."""
+"""Threads for `map_parallel`, started on demand."""
 
 
 _RANDOM_BYTES: Final = 1024
-"""How many are drawn at a time: for each draw the interpreter goes to another thread, if one waits
-for it, and to get it back takes many times as long."""
+"""Bytes drawn at a time: each draw releases the GIL, and reacquiring it can take many times as long.
+"""
 
 
 def _begin_anew() -> None:
-    """Replace the threads and the drawn bytes of the parent after a fork."""
+    """Replace the threads and the random bytes inherited from the parent after a fork."""
     global _helpers  # noqa: PLW0603 - one for each process
     _helpers = _new_helpers()
     _of_thread.drawn = None
@@ -135,12 +135,12 @@ def _begin_anew() -> None:
 os.register_at_fork(after_in_child=_begin_anew)
 
 
-# Linux stops its monotonic clock while the machine sleeps.
+# Linux stops CLOCK_MONOTONIC while the machine sleeps.
 _MONOTONIC: Final = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 
 class ThreadRuntime(Runtime):
-    """The real thing: system clocks, the system's randomness, threads."""
+    """Runtime of production: system clocks, system randomness, threads."""
 
     def now(self) -> float:
         return time.time()
@@ -156,7 +156,7 @@ class ThreadRuntime(Runtime):
         return random.random()
 
     def random_bytes(self, count: int) -> bytes:
-        # Each thread has its own, and takes from it in one step: nobody gets the same.
+        # Each thread has its own buffer and reads from it in one step, so no two draws share bytes.
         drawn: BytesIO | None = getattr(_of_thread, "drawn", None)
         taken = b"" if drawn is None else drawn.read(count)
         if len(taken) < count:
@@ -185,24 +185,24 @@ class ThreadRuntime(Runtime):
                 try:
                     index, item = rest.popleft()
                 except IndexError:
-                    return  # another thread took the last one
+                    return  # another thread took the last item
                 try:
                     results[index] = function(item)
                 except BaseException as error:  # noqa: BLE001 - raised in the caller, below
                     errors[index] = error
 
-        about_to_wait()  # for the other threads
-        # The caller takes part: two small calls need one thread more, not two.
+        about_to_wait()  # for the helper threads
+        # The caller takes part: two small calls need only one extra thread.
         helped: list[Future[None]] = []
         try:
-            with suppress(RuntimeError):  # no more threads: those that run do all the work
+            with suppress(RuntimeError):  # no more threads: the running threads do all the work
                 for _ in range(min(limit, len(work)) - 1):
                     run = copy_context().run
                     helped.append(_helpers.submit(run, work_off))
             work_off()
         finally:
-            # A helper that has not started by now is not needed, and may wait for one that waits
-            # for this call.
+            # Do not wait for helpers that have not started: they are not needed, and their thread
+            # may be waiting for this call.
             wait([each for each in helped if not each.cancel()])
         if errors:
             raise errors[min(errors)]
@@ -214,20 +214,20 @@ _MICROSECOND: Final = timedelta(microseconds=1)
 
 
 def to_us(seconds: float) -> int:
-    """Return seconds (since 1970, or of a duration) as whole microseconds."""
+    """Return seconds (since 1970, or a duration) as whole microseconds."""
     return int(seconds * 1e6)
 
 
 def now_us(runtime: Runtime) -> int:
-    """Return the time on the wall clock, in microseconds since 1970."""
+    """Return the wall clock, in microseconds since 1970."""
     return to_us(runtime.now())
 
 
 def from_datetime(moment: datetime) -> int:
-    """Return a moment with a time zone as microseconds since 1970; nothing is rounded."""
+    """Return a time-zone-aware datetime as microseconds since 1970, exactly."""
     return (moment - _EPOCH) // _MICROSECOND
 
 
 def to_datetime(microseconds: int) -> datetime:
-    """Return microseconds since 1970 as a moment in UTC; nothing is rounded."""
+    """Return microseconds since 1970 as a datetime in UTC, exactly."""
     return _EPOCH + microseconds * _MICROSECOND

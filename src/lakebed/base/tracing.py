@@ -1,8 +1,8 @@
-"""Traces of what a request does in each layer: off by default, and then almost free.
+"""Tracing of each layer's work in a request: off by default, and then almost free.
 
-Functions that are worth a line in a trace are marked with `traced`. While tracing is off, it costs
-one comparison a call. `turn_on` gives them an OpenTelemetry tracer; the server does so when its
-settings ask for it (extra ``otel``). No layer below the server imports OpenTelemetry.
+Functions worth a span are decorated with `traced`, which costs a comparison a call while tracing is
+off. `turn_on` provides an OpenTelemetry tracer; the server calls it if its settings ask for tracing
+(extra ``otel``). No layer below the server imports OpenTelemetry.
 """
 
 from collections.abc import Callable
@@ -14,13 +14,13 @@ ParamT = ParamSpec("ParamT")
 ResultT = TypeVar("ResultT")
 
 StartSpan = Callable[[str], AbstractContextManager[object]]
-"""Begins a span of the given name; the span ends with the ``with`` block."""
+"""Starts a span of the given name; the span ends with the ``with`` block."""
 
 _start_span: StartSpan | None = None
 
 
 def turn_on(start_span: StartSpan) -> None:
-    """Let every traced call of this process begin a span."""
+    """Start a span for every traced call of this process."""
     global _start_span  # noqa: PLW0603 (one tracer a process, set before it serves anything)
     _start_span = start_span
 
@@ -32,12 +32,12 @@ def turn_off() -> None:
 
 
 def span_starter() -> StartSpan | None:
-    """Return the function that begins spans, or None while tracing is off."""
+    """Return the function that starts spans, or None while tracing is off."""
     return _start_span
 
 
 def traced(name: str) -> Callable[[Callable[ParamT, ResultT]], Callable[ParamT, ResultT]]:
-    """Mark a function as a span of this name, for example ``engine.commit``."""
+    """Decorate a function with a span of this name, for example ``engine.commit``."""
 
     def mark(function: Callable[ParamT, ResultT]) -> Callable[ParamT, ResultT]:
         @wraps(function)

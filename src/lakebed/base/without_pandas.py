@@ -1,7 +1,7 @@
-"""Processes that do without pandas.
+"""Block the import of pandas.
 
-PyArrow imports pandas, if it is there, with its first array. No process of a server needs it, and
-it would take each a second to start and 50 MB to keep.
+PyArrow imports pandas, if installed, with its first array. Servers do not use pandas, and importing
+it costs each process a second at start and 50 MB of memory.
 """
 
 import pickle
@@ -10,23 +10,23 @@ from importlib.abc import MetaPathFinder
 
 
 class _NoPandas(MetaPathFinder):
-    """Keeps pandas from being found."""
+    """Import hook that blocks pandas."""
 
     def find_spec(self, fullname: str, *_: object) -> None:
-        """Refuse the one import."""
+        """Raise ModuleNotFoundError for pandas."""
         if fullname == "pandas":
             raise ModuleNotFoundError("a server does without pandas", name=fullname)
 
 
 def do_without_pandas() -> None:
-    """Keep PyArrow from importing pandas from now on."""
+    """Prevent PyArrow from importing pandas from now on."""
     sys.meta_path.insert(0, _NoPandas())
 
 
 def call_without_pandas(pickled: bytes, argument: object) -> None:
-    """Begin a process: call a function that arrives pickled, with one argument.
+    """Call a pickled function with one argument: the entry point of a process.
 
-    To unpickle it imports its module. That may make an array, so it must not come first.
+    pandas is blocked first: unpickling imports the function's module, which may create an array.
     """
     do_without_pandas()
     pickle.loads(pickled)(argument)  # noqa: S301 - of the process that started this one

@@ -1,4 +1,4 @@
-"""The storage of all objects and files: one contract, one driver for each kind of storage.
+"""Block storage for objects and metadata files: one contract, one driver per kind of storage.
 
 Imports `lakebed.base` only. Public: the names below, and the values of `address`, `ranges` and
 `store`.

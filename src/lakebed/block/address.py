@@ -1,21 +1,21 @@
-"""Where objects are: one canonical form of an address, and namespaces that addresses lie in.
+"""Canonical addresses of objects, and the namespaces that contain them.
 
-    local://name/path                                     below the root folder that is configured
+    local://name/path                                     below the configured root folder
     mem://name/path
     s3://bucket/path
     gs://bucket/path
     https://account.blob.core.windows.net/container/path
 
-What precedes the path is the *store*: scheme, and bucket or account and container. It has one
-spelling: the scheme, and the host of an Azure account, in lower case, no port. Names of buckets are
-never changed: one with a capital letter is refused, because where the storage has such buckets (S3
-before 2018, a disk), it is not the same as the one in lower case.
+The part before the path is the *store*: scheme, and bucket or account and container. It has a
+single spelling: scheme and Azure host in lower case, no port. Bucket names are never changed: a
+name with a capital letter is refused, because on storages that allow such names (S3 before 2018, a
+disk), it is a different bucket than the name in lower case.
 
 The path is the object's key, raw. Nothing in it is decoded, collapsed or resolved: ``%20``, ``?``,
-``//`` and ``..`` stand for themselves, and ``s3://b//x`` is another object than ``s3://b/x``.
+``//`` and ``..`` are literal, and ``s3://b//x`` and ``s3://b/x`` are different objects.
 
-`Address` and `Namespace` can only be built canonical, so comparing them compares places, and
-strings made of them by ``str`` can be compared, subtracted and joined just as well.
+Every `Address` and `Namespace` is canonical, so equal values mean equal places, and their ``str``
+forms can be compared, stripped of prefixes and joined as well.
 """
 
 import re
@@ -27,7 +27,7 @@ from lakebed.block.errors import InvalidAddress
 
 AZURE_SCHEME: Final = "https"
 
-# A name begins with a letter or digit, so no store can be called "..", or like a reserved folder.
+# The first character is a letter or digit, so no store is named ".." or like a reserved folder.
 _NAME: Final = re.compile(r"[a-z0-9][a-z0-9._-]{0,254}")
 _AZURE_HOST: Final = re.compile(r"[a-z0-9]{1,64}\.blob\.core(\.[a-z0-9-]{1,63})+")
 _AZURE_CONTAINER: Final = re.compile(r"\$?[a-z0-9][a-z0-9-]{0,62}")
@@ -39,32 +39,32 @@ _FORMS: Final = (
 
 
 class StoreName(NamedTuple):
-    """The parts of a store's name."""
+    """Parts of a store's name."""
 
     scheme: str
     """``local``, ``mem``, ``s3``, ``gs`` or ``https``."""
 
     host: str
-    """Azure: the host of the account; others: the same as `bucket`."""
+    """Host of an Azure account; for other schemes the same as `bucket`."""
 
     bucket: str
-    """The bucket or container; for local and memory the name."""
+    """Bucket or container; for ``local`` and ``mem`` the name."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Address:
-    """Where one object is. Addresses of one store are ordered as their paths are, as UTF-8 bytes.
+    """Address of an object; addresses of a store sort by the UTF-8 bytes of their paths.
 
     Raises:
-        InvalidAddress: The store is not spelled canonically, or the path is empty, holds a NUL or
-            has no UTF-8 form.
+        InvalidAddress: The store is not canonical, or the path is empty, contains a NUL or has no
+            UTF-8 form.
     """
 
     store: str
-    """All that precedes the slash before the path: ``s3://bucket``."""
+    """Everything before the slash that precedes the path: ``s3://bucket``."""
 
     path: str
-    """The object's key, raw."""
+    """Key of the object, raw."""
 
     def __post_init__(self) -> None:
         split_store(self.store)
@@ -72,16 +72,16 @@ class Address:
 
     @classmethod
     def parse(cls, url: str) -> Self:
-        """Return the address that a URL spells.
+        """Return the address in a URL.
 
         Raises:
-            InvalidAddress: It is not one of the forms above.
+            InvalidAddress: The URL has none of the forms above.
         """
         return cls(*_split(url))
 
     @property
     def parts(self) -> StoreName:
-        """The parts of the store's name."""
+        """Parts of the store's name."""
         return split_store(self.store)
 
     def __str__(self) -> str:
@@ -90,17 +90,17 @@ class Address:
 
 @dataclass(frozen=True, slots=True, order=True)
 class Namespace:
-    """A place that addresses lie in: every path that begins with its prefix.
+    """A store, or the addresses of a store whose paths begin with a prefix.
 
-    A prefix is empty, or ends in a slash: ``dev`` is not a parent of ``dev-2``. An object whose
-    path is the prefix itself (a "directory marker") does not lie in it.
+    A prefix is empty or ends in a slash: ``dev`` is not a parent of ``dev-2``. An object whose path
+    is the prefix itself (a "directory marker") is not in the namespace.
 
     Raises:
-        InvalidAddress: The store is not spelled canonically, or the prefix is neither.
+        InvalidAddress: The store is not canonical, or the prefix is not valid.
     """
 
     store: str
-    """All that precedes the slash before the prefix: ``s3://bucket``."""
+    """Everything before the slash that precedes the prefix: ``s3://bucket``."""
 
     prefix: str
     """Empty for the whole store, or a raw path that ends in a slash."""
@@ -114,51 +114,51 @@ class Namespace:
 
     @classmethod
     def parse(cls, url: str) -> Self:
-        """Return the namespace that a URL spells, with or without a slash at its end.
+        """Return the namespace in a URL, with or without a trailing slash.
 
         Raises:
-            InvalidAddress: It is not one of the forms above.
+            InvalidAddress: The URL has none of the forms above.
         """
         store, prefix = _split(url)
         return cls(store, prefix if prefix.endswith("/") or not prefix else prefix + "/")
 
     @property
     def parts(self) -> StoreName:
-        """The parts of the store's name."""
+        """Parts of the store's name."""
         return split_store(self.store)
 
     def address(self, relative: str) -> Address:
-        """Return the address of a path relative to this namespace; undone by `relative`.
+        """Return the address of a path relative to this namespace; inverse of `relative`.
 
         Raises:
-            InvalidAddress: The path is empty, holds a NUL or has no UTF-8 form.
+            InvalidAddress: The path is empty, contains a NUL or has no UTF-8 form.
         """
         if not relative or not isinstance(relative, str):
-            check_path(relative)  # the rest of the check is that of the whole path
+            check_path(relative)  # the whole path is checked below
         return Address(self.store, self.prefix + relative)
 
     def relative(self, address: Address) -> str:
-        """Return the path of an address relative to this namespace; undone by `address`.
+        """Return the path of an address relative to this namespace; inverse of `address`.
 
         Raises:
-            InvalidAddress: The address does not lie in this namespace.
+            InvalidAddress: The address is not in this namespace.
         """
         if address not in self:
             raise InvalidAddress(f"{address} does not lie in {self}")
         return address.path[len(self.prefix) :]
 
     def folder(self, relative: str) -> "Namespace":
-        """Return the namespace of a folder in this one; `relative` may end in a slash or not.
+        """Return the namespace of a folder in this namespace; `relative` may end in a slash.
 
         Raises:
-            InvalidAddress: The path is empty, holds a NUL or has no UTF-8 form.
+            InvalidAddress: The path is empty, contains a NUL or has no UTF-8 form.
         """
         check_path(relative)
         slash = "" if relative.endswith("/") else "/"
         return Namespace(self.store, self.prefix + relative + slash)
 
     def is_near(self, other: "Namespace") -> bool:
-        """Whether this namespace and another are the same, or one lies in the other."""
+        """Return whether two namespaces are equal or one contains the other."""
         mine, others = str(self), str(other)
         return mine.startswith(others) or others.startswith(mine)
 
@@ -178,7 +178,7 @@ def split_store(store: str) -> StoreName:
     """Return the parts of a store's canonical name.
 
     Raises:
-        InvalidAddress: It is not spelled canonically.
+        InvalidAddress: The name is not canonical.
     """
     scheme, _, rest = store.partition("://")
     if scheme in _NAMED_SCHEMES and _NAME.fullmatch(rest):
@@ -194,10 +194,10 @@ def split_store(store: str) -> StoreName:
 
 
 def check_path(path: str) -> None:
-    """Refuse what cannot be the key of an object anywhere.
+    """Check that a path can be the key of an object.
 
     Raises:
-        InvalidAddress: The path is empty, holds a NUL or has no UTF-8 form.
+        InvalidAddress: The path is empty, contains a NUL or has no UTF-8 form.
     """
     if not isinstance(path, str):
         raise InvalidAddress(f"a path must be str, not {type(path).__name__}")
@@ -224,7 +224,7 @@ def _split(url: str) -> tuple[str, str]:
     host, _, path = rest.partition("/")
     if scheme != AZURE_SCHEME:
         return f"{scheme}://{host}", path
-    if host.isascii():  # else letters of other scripts would become Latin ones
+    if host.isascii():  # otherwise letters of other scripts could become Latin letters
         host = host.lower().removesuffix(":443")
     container, _, path = path.partition("/")
     return f"{scheme}://{host}/{container}", path

@@ -1,4 +1,4 @@
-"""One module for each storage; it is imported when its settings are opened (`open_block`).
+"""One module per storage, imported when its settings are opened (`open_block`).
 
-Imports `lakebed.block`, and alone the client library of its storage. Public: `open_driver` of each.
+Only a driver imports the client library of its storage. Public: `open_driver` of each module.
 """

@@ -1,9 +1,9 @@
-"""The driver for Google Cloud Storage: **experimental**.
+"""Driver for Google Cloud Storage: **experimental**.
 
-It shares its code with the drivers for S3 and Azure, but no server that honours preconditions could
-be had to test it with. What it lacks: multipart uploads; copies between buckets go through this
-process; and a listing must not meet names that obstore cannot spell. It refuses empty segments, but
-shows the object ``t/`` as ``t``.
+Shares its code with the drivers for S3 and Azure, but is untested against a server that honours
+preconditions, as none was available. Limitations: no multipart uploads; copies between buckets go
+through this process; listings fail on names that obstore cannot represent. Empty segments are
+refused, but the object ``t/`` is listed as ``t``.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -42,12 +42,12 @@ _PAGE_ROWS: Final = 1000
 
 
 def open_driver(settings: GCSSettings, runtime: Runtime) -> "GCSBlockStore":
-    """Open the storage; nothing is sent yet. See `lakebed.block.open_block`."""
+    """Open the storage without sending a request. See `lakebed.block.open_block`."""
     return GCSBlockStore(settings, runtime)
 
 
 class GCSBlockStore(CloudBlockStore):
-    """All buckets that the credentials reach."""
+    """All buckets that the credentials can access."""
 
     scheme = "gs"
     part_bytes_min = 0
@@ -67,7 +67,7 @@ class GCSBlockStore(CloudBlockStore):
         try:
             return super().get(address, byte_range=byte_range, etag=etag)
         except ObjectNotFound as error:
-            # Google does not find a generation that was replaced.
+            # Google does not find a replaced generation.
             if etag is not None and self.exists(address):
                 raise PreconditionFailed(address) from error
             raise
@@ -76,7 +76,7 @@ class GCSBlockStore(CloudBlockStore):
         client = self._client(source)
         self._check(destination)
         if etag is not None or source.store != destination.store:
-            # Google copies between buckets and on a condition, but obstore has no call for it.
+            # Google copies between buckets and conditionally, but obstore has no call for either.
             with self.get(source, etag=etag) as stream:
                 self.put(destination, stream)
             return
@@ -147,7 +147,7 @@ class GCSBlockStore(CloudBlockStore):
         self._check(place)
         raise NotSupported(f"the driver for gs:// has no multipart uploads: {place}")
 
-    # The generation of an object is what Google compares; its ETag would not do.
+    # Google compares the generation of an object; the ETag does not work.
 
     def _etag(self, result: "Written | ObjectMeta") -> ETag:
         return ETag(result["version"] or "")
@@ -169,7 +169,7 @@ class GCSBlockStore(CloudBlockStore):
 
 def _listed(namespace: Namespace, batch: pa.RecordBatch) -> pa.RecordBatch:
     addresses = pc.binary_join_element_wise(namespace.store, batch["path"].cast(pa.string()), "/")
-    # As `_etag` has it: the generation is the mark of a content here.
+    # As in `_etag`: the generation serves as the ETag.
     etags = pc.fill_null(batch["version"].cast(pa.string()), "")
     columns = [addresses, batch["size"], batch["last_modified"], etags]
     arrays = [

@@ -6,5 +6,5 @@ from lakebed.block.settings import AzureSettings
 
 
 def open_driver(settings: AzureSettings, runtime: Runtime) -> AzureBlockStore:
-    """Open the storage; nothing is sent yet. See `lakebed.block.open_block`."""
+    """Open the storage without sending a request. See `lakebed.block.open_block`."""
     return AzureBlockStore(settings, runtime)

@@ -1,19 +1,17 @@
-"""Names of blocks, which are all that Azure remembers of a multipart upload.
+"""Block names: the only state that Azure stores for a multipart upload.
 
-Azure has no uploads. A blob has one list of blocks that were sent and not yet committed; whoever
-commits names those that make up the new content, and the others are dropped. Nor does Azure know
-who sent a block, or when. So all of this is in the name of a block, which has up to 64 bytes, as
-many in every block of a blob:
+Azure has no uploads. A blob has one list of uncommitted blocks; a commit lists the blocks of the
+new content and drops the others. Azure records neither the sender nor the time of a block, so the
+name of a block encodes both. All block names of a blob have the same length, at most 64 bytes:
 
     upload (16 bytes) | kind (1) | number (2) | time in microseconds (8) | nonce (8)
 
-An upload begins with a block of the kind BEGUN and is over when its blocks are gone, or when there
-is a block of the kind ABORTED. Blocks of long objects have such names too, for the sake of their
-length. The nonce is the ETag of a part.
+An upload begins with a BEGUN block and is over when its blocks are deleted or an ABORTED block
+exists. Blocks of long objects use the same format, because lengths must agree. The nonce is the
+ETag of a part.
 
-A part sent again is another block with the same number. Which of them is the newest, only the
-clocks of their senders tell; lists go by that. Whoever completes an upload names the one meant by
-its ETag, and gets that one.
+A part sent again is another block with the same number. Listings take the newest by the clocks of
+the senders; completing an upload selects a part by its ETag.
 """
 
 import struct
@@ -32,38 +30,38 @@ _LAYOUT: Final = struct.Struct(">16sBHQ8s")
 
 
 class BlockKind(IntEnum):
-    """What a block is there for."""
+    """Purpose of a block."""
 
     BEGUN = 0
     PART = 1
     EMPTY_PART = 2
-    """Azure takes no block without a byte; the one in it does not count."""
+    """Azure refuses empty blocks, so an empty part is one byte that is not counted."""
     ABORTED = 3
     PUT = 4
-    """Of an object that was too long for one request; it belongs to no upload."""
+    """Block of an object too long for one request; belongs to no upload."""
 
 
 @dataclass(frozen=True, slots=True)
 class AzureBlock:
-    """A block, as its name describes it."""
+    """A block, decoded from its name."""
 
     upload_id: UploadId
     kind: BlockKind
     number: int
-    """Of the part; 0 for other kinds."""
+    """Part number; 0 for other kinds."""
     time_us: int
     nonce: bytes
 
     @property
     def name(self) -> str:
-        """The name; undone by `parse`."""
+        """Encoded name; inverse of `parse`."""
         upload = bytes.fromhex(self.upload_id)
         packed = _LAYOUT.pack(upload, self.kind, self.number, self.time_us, self.nonce)
         return b64encode(packed).decode()
 
     @classmethod
     def parse(cls, name: str) -> Self | None:
-        """Return the block of a name; None for one that was sent by somebody else."""
+        """Return the block with this name, or None if Lakebed did not create the name."""
         try:
             upload, kind, number, time_us, nonce = _LAYOUT.unpack(
                 a2b_base64(name, strict_mode=True)
@@ -74,12 +72,12 @@ class AzureBlock:
 
     @property
     def etag(self) -> ETag:
-        """The mark of a part's content."""
+        """ETag of a part."""
         return ETag(self.nonce.hex())
 
 
 class BlobUploads:
-    """The uploads of one blob."""
+    """Multipart uploads of a blob."""
 
     def __init__(self, names_and_sizes: Iterable[tuple[str, int]]) -> None:
         blocks = [(AzureBlock.parse(name), size) for name, size in names_and_sizes]
@@ -90,10 +88,11 @@ class BlobUploads:
             for block, _ in self._blocks
             if block.kind is BlockKind.BEGUN and block.upload_id not in aborted
         }
-        """When each upload that is not over was begun."""
+        """Start time of each active upload."""
 
     def parts(self, upload_id: UploadId) -> list[tuple[AzureBlock, PartInfo]]:
-        """Return the parts of an upload by ascending number; of one sent again, the newest last."""
+        """Return the parts of an upload by ascending number; of a part sent again, the newest last.
+        """
         parts = [
             (block, 0 if block.kind is BlockKind.EMPTY_PART else size)
             for block, size in self._blocks

@@ -1,4 +1,4 @@
-"""What the exceptions of Azure's library mean."""
+"""Mapping of exceptions of Azure's library."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,7 +10,7 @@ from lakebed.block.errors import BlockError, Forbidden, StorageUnavailable
 
 
 def explain(error: AzureError, place: Place) -> BlockError:
-    """Return the error that an exception of Azure's library means for a call about a place."""
+    """Return the block storage error for an exception of Azure's library."""
     if isinstance(error, HttpResponseError) and error.status_code:
         return refusal(Answer(error.status_code, _code_of(error)), place)
     reason = type(error).__name__
@@ -21,7 +21,7 @@ def explain(error: AzureError, place: Place) -> BlockError:
 
 @contextmanager
 def explained(place: Place) -> Iterator[None]:
-    """Turn what Azure's library raises in the block into an error of block storage."""
+    """Convert exceptions of Azure's library raised in the block."""
     try:
         yield
     except AzureError as error:
@@ -29,6 +29,7 @@ def explained(place: Place) -> Iterator[None]:
 
 
 def _code_of(error: HttpResponseError) -> str:
-    # The blob library adds this to the class of azure-core: a text, or an enumeration of texts.
+    # The blob library sets this attribute on azure-core's exception: a string or an enum of
+    # strings.
     code = getattr(error, "error_code", None)
     return str(getattr(code, "value", code) or "")

@@ -1,14 +1,13 @@
-"""The driver for Azure Blob Storage: objects by obstore; the rest by Azure's own library.
+"""Driver for Azure Blob Storage: objects by obstore, everything else by Azure's own library.
 
-Multipart uploads are lists of blocks; see `lakebed.block.drivers.azure.blocks`. What follows from
-Azure's having one such list for each blob:
+Multipart uploads are lists of blocks; see `lakebed.block.drivers.azure.blocks`. Consequences of
+having a single such list per blob:
 
-- Any write of a blob, by whatever call, ends all uploads to the same address.
-- What an abort leaves is deleted by Azure itself, a week after the last block came.
-- `list_uploads` does not find uploads to an address at which there is an object already, and
-  looks at every object of the namespace.
+- Any write of a blob, by whatever call, ends all uploads to its address. - Azure deletes the blocks
+of an aborted upload itself, a week after the last block was sent. - `list_uploads` misses uploads
+to addresses of existing objects, and scans every object of the namespace.
 
-Lakebed gives every upload an address of its own, so the first and the last do not matter to it.
+The first and the last do not affect Lakebed, which uses a new address for every upload.
 """
 
 from binascii import Error as NotBase64Error
@@ -68,13 +67,13 @@ if TYPE_CHECKING:
 
 _RETRIES: Final = 5
 _BLOCK_BYTES_MAX: Final = 4000 << 20
-# What Azure copies, and takes for a block of a copy, by one request.
+# Limit of a server-side copy in one request, and of one block of a copy.
 _COPY_BYTES_MAX: Final = 256 << 20
 _COPY_SECONDS: Final = 24 * 3600
 
 
 class AzureBlockStore(CloudBlockStore):
-    """All containers of one account."""
+    """All containers of an account."""
 
     scheme = AZURE_SCHEME
     reads_empty_segments = True
@@ -89,7 +88,7 @@ class AzureBlockStore(CloudBlockStore):
         usual_host = f"{settings.account}.blob.core.windows.net"
         self._endpoint = settings.endpoint or f"https://{usual_host}"
         host = urlsplit(self._endpoint).hostname or ""
-        # The clouds of governments have hosts of their own; an emulator stands for the usual one.
+        # Sovereign clouds have their own hosts; an emulator replaces the default host.
         self._host = host if host.startswith(f"{settings.account}.blob.core.") else usual_host
         self._identity = None if settings.account_key else DefaultAzureCredential()
         self.presigned_put_creates_only = settings.account_key is not None
@@ -115,7 +114,7 @@ class AzureBlockStore(CloudBlockStore):
             yield from found.chunks()
 
     def delete(self, address: Address) -> None:
-        # Not by obstore: its request for a batch of one hides that there is no container.
+        # Not by obstore: its single-object batch request hides a missing container.
         self._check(address)
         try:
             with explained(address):
@@ -135,10 +134,10 @@ class AzureBlockStore(CloudBlockStore):
             raise ObjectNotFound(source) from error
 
     def _copy_content(self, info: ObjectInfo, destination: Address) -> None:
-        """Copy the content that was found, so that it is there whole when this returns.
+        """Copy the content found, completely, before returning.
 
-        Not by the copy that goes on after the answer: until it ends, and if it fails, there is an
-        empty object at the destination.
+        Not by Azure's asynchronous copy: until that ends, and if it fails, the destination is an
+        empty object.
         """
         url, authorization = self._readable_url(info.address)
         if info.size > _COPY_BYTES_MAX:
@@ -176,14 +175,15 @@ class AzureBlockStore(CloudBlockStore):
         self._commit(destination, self._runtime.map_parallel(stage, numbers, limit=PARTS_AT_A_TIME))
 
     def _readable_url(self, address: Address) -> tuple[str, str | None]:
-        """Return a URL by which Azure itself may read an object, and what to show with it."""
+        """Return a URL from which Azure can read an object, and the authorization to send with it.
+        """
         if self._identity is None:
             return self.presign_get(address, expires_seconds=_COPY_SECONDS), None
         token = self._identity.get_token("https://storage.azure.com/.default").token
         return self._blob(address).url, f"Bearer {token}"
 
     def _put_in_parts(self, address: Address, chunks: Iterator[bytes]) -> ETag:
-        # Not by obstore: Azure wants the names of all blocks of a blob to be equally long.
+        # Not by obstore: Azure requires equally long names for all blocks of a blob.
         put_id = self._new_id()
 
         def stage(numbered: tuple[int, bytes]) -> AzureBlock:
@@ -202,10 +202,10 @@ class AzureBlockStore(CloudBlockStore):
     def _commit(self, address: Address, blocks: Iterable[AzureBlock]) -> ETag:
         """Make blocks the content of a blob.
 
-        Sent again after a lost reply, it finds the blocks in the blob itself.
+        A retry after a lost reply finds the blocks in the blob itself.
 
         Raises:
-            StorageUnavailable: Another write has dropped them.
+            StorageUnavailable: Another write dropped the blocks.
         """
         named = [BlobBlock(block.name) for block in blocks]
         try:
@@ -284,7 +284,7 @@ class AzureBlockStore(CloudBlockStore):
             blocks.append(block)
         named = [BlobBlock(block.name) for block in blocks if block.kind is BlockKind.PART]
         with explained(address):
-            # Once: sent again after a lost reply, it would not find the blocks it committed.
+            # No retry: after a lost reply, a retry would not find the blocks it committed.
             self._blob(address, once=True).commit_block_list(named)
         return self._head_completed(address)
 
@@ -308,7 +308,7 @@ class AzureBlockStore(CloudBlockStore):
             blobs = container.list_blobs(
                 name_starts_with=namespace.prefix or None, include=["uncommittedblobs"]
             )
-            # Of those that were never committed, and of empty ones, the size is 0.
+            # Uncommitted blobs and empty blobs have size 0.
             empty = [
                 blob.name for blob in blobs if blob.size == 0 and blob.name != namespace.prefix
             ]
@@ -326,7 +326,7 @@ class AzureBlockStore(CloudBlockStore):
             return super()._presign(method, address, expires_seconds)
         self._check(address)
         check_expiry(expires_seconds)
-        # Without the permission to write, that to create does not extend to replacing.
+        # The create permission alone does not allow replacing an object.
         permission = BlobSasPermissions(read=method == "GET", create=method == "PUT")
         signature = generate_blob_sas(
             self._settings.account,
@@ -361,7 +361,7 @@ class AzureBlockStore(CloudBlockStore):
     def _mark(
         self, address: Address, upload_id: UploadId, kind: BlockKind, number: int = 0
     ) -> AzureBlock:
-        """Send a block of which only the name matters."""
+        """Send a block that matters only for its name."""
         block = self._new_block(upload_id, kind, number)
         with explained(address):
             self._blob(address).stage_block(block.name, b"\0", length=1)
@@ -399,7 +399,7 @@ class AzureBlockStore(CloudBlockStore):
         )
 
     def _blob(self, address: Address, *, once: bool = False) -> BlobClient:
-        """Return the client for a blob; with `once` it never sends twice."""
+        """Return the client for a blob; with `once`, a client without retries."""
         service = self._sdk_once if once else self._sdk
         return service.get_blob_client(address.parts.bucket, address.path)
 
@@ -414,7 +414,7 @@ class AzureBlockStore(CloudBlockStore):
 
 
 class _Body:
-    """A stream that knows its length, which requests asks for."""
+    """Stream with a known length, as requests needs it."""
 
     def __init__(self, chunks: Iterator[bytes], size: int) -> None:
         self._chunks = chunks

@@ -1,1 +1,1 @@
-"""What the drivers of the clouds share: objects by obstore, and the meaning of its errors."""
+"""Shared by the cloud drivers: objects by obstore, and the mapping of its errors."""

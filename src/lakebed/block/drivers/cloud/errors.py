@@ -1,7 +1,7 @@
-"""From what a cloud answers to the errors of block storage, the same for every library.
+"""Mapping of cloud responses to errors of block storage, the same for every library.
 
-Messages name the address, the status and the cloud's own code for it, and nothing else of an
-answer: a body or a URL may carry a signature.
+Messages quote the address, the status and the cloud's error code, and nothing else of a response: a
+body or URL may contain a signature.
 """
 
 import re
@@ -36,24 +36,24 @@ from lakebed.block.errors import (
 
 Place = Address | Namespace
 Subject = Place | str
-"""What a call is about; a text describes a whole storage."""
+"""Subject of a call; a text describes a whole storage."""
 
 _STATUS: Final = re.compile(r'(?:non-2xx status code: |\bcode: "|\(code: )(\d{3})\b')
 _CODE: Final = re.compile(r"<Code>(\w{1,64})</Code>")
 
 
 class Answer(NamedTuple):
-    """What a cloud said in refusing a request."""
+    """Error response of a cloud."""
 
     status: int
-    """The HTTP status; 0 if there was no answer."""
+    """HTTP status; 0 without a response."""
 
     code: str = ""
-    """The cloud's own name for the trouble, if it gave one."""
+    """The cloud's error code, or empty."""
 
 
 def refusal(answer: Answer, place: Subject) -> BlockError:
-    """Return the error that an answer means for a call about a place."""
+    """Return the error for a response to a call on `place`."""
     said = f"{answer.status or 'no answer'} {answer.code}".rstrip()
     if answer.code in _HINTS:
         said = f"{said}: {_HINTS[answer.code]}"
@@ -118,7 +118,7 @@ _HINTS: Final[Mapping[str, str]] = MappingProxyType(
 
 _Meaning = Callable[[Subject, str], BlockError]
 
-# What the code says beyond the status.
+# Codes that say more than the status.
 _BY_CODE: Final[Mapping[str, _Meaning]] = MappingProxyType(
     dict.fromkeys(("NoSuchBucket", "ContainerNotFound", "ContainerBeingDeleted"), _no_bucket)
     | dict.fromkeys(("ExpiredToken", "InvalidToken", "TokenRefreshRequired"), _forbidden)
@@ -145,13 +145,13 @@ _BY_STATUS: Final[Mapping[int, _Meaning]] = MappingProxyType(
 
 
 def explain(error: Exception, place: Place, *, conditional: bool = False) -> BlockError:
-    """Return the error that an exception of obstore means for a call about a place.
+    """Return the error for an exception of obstore raised by a call on `place`.
 
-    Only a call that was `conditional` can have failed because of its condition.
+    Only a `conditional` call can fail because of its condition.
     """
     text = str(error)
     if isinstance(place, Address):
-        # The path stands here as the caller gave it; it must not be taken for an answer.
+        # The message quotes the caller's path, which must not be parsed as part of the response.
         text = re.sub(rf"\b(location|path) {re.escape(place.path)}", r"\1", text)
     status, code = _STATUS.search(text), _CODE.search(text)
     answer = Answer(int(status[1]) if status else 0, code[1] if code else "")
@@ -172,7 +172,7 @@ def explain(error: Exception, place: Place, *, conditional: bool = False) -> Blo
 
 @contextmanager
 def explained(place: Place, *, conditional: bool = False) -> Iterator[None]:
-    """Turn what obstore raises in the block into an error of block storage."""
+    """Convert exceptions of obstore raised in the block."""
     with panics_explained(place):
         try:
             yield
@@ -182,7 +182,7 @@ def explained(place: Place, *, conditional: bool = False) -> Iterator[None]:
 
 @contextmanager
 def panics_explained(place: Place) -> Iterator[None]:
-    """Turn a panic of a Rust library in the block into an error of block storage."""
+    """Convert panics of a Rust library in the block."""
     try:
         yield
     except BaseException as error:
@@ -192,12 +192,12 @@ def panics_explained(place: Place) -> Iterator[None]:
 
 
 def is_panic(error: BaseException) -> bool:
-    """Whether a library of Rust has panicked: its exception is no `Exception`."""
+    """Return whether a Rust library panicked: its exception is not an `Exception`."""
     return type(error).__name__ == "PanicException" and not isinstance(error, Exception)
 
 
 def panicked(error: BaseException, place: Place) -> BlockError:
-    """Return the error for a call during which a library of Rust has panicked."""
+    """Return the error for a panic of a Rust library."""
     return StorageUnavailable(
         f"the library for this storage failed at {place} ({error}): check its endpoint and its"
         " other settings"

@@ -1,12 +1,12 @@
-"""Objects in a cloud, by obstore: what the drivers for S3, Azure and Google have in common.
+"""Objects in a cloud, by obstore: common base of the drivers for S3, Azure and Google.
 
-A vendor's own library comes in where obstore has no call, or not an exact one: multipart uploads
-with ids, copies between buckets, listings (obstore lists ``t/`` as ``t``).
+The vendor's own library is used where obstore has no call or an inexact one: multipart uploads with
+ids, copies between buckets, listings (obstore lists ``t/`` as ``t``).
 
-**Conditional writes are sent once.** Were they sent again after a lost reply, the second would
-meet the object that the first had made, and "already exists" would be a lie. So `create` and
-`replace` use a client without retries: an answer is about this very request, and without an answer
-the outcome is `StorageUnavailable`, which says that the write may have been applied.
+**Conditional writes are sent once.** A retry after a lost reply would meet the object created by
+the first attempt and wrongly report "already exists". So `create` and `replace` use a client
+without retries: a response always belongs to this request, and without a response the outcome is
+`StorageUnavailable`, which says that the write may have been applied.
 """
 
 import logging
@@ -51,8 +51,8 @@ RETRIES: Final["RetryConfig"] = {"max_retries": 5, "retry_timeout": timedelta(se
 NO_RETRIES: Final["RetryConfig"] = {"max_retries": 0}
 PRESIGN_SECONDS_MAX: Final = 7 * 24 * 3600
 
-# A stream up to this size is sent by one request; a longer one in parts of this size, a few at a
-# time. No cloud takes more than 10,000 parts from obstore, which bounds the size of a stream.
+# A stream up to this size is sent in one request; a longer one in parts of this size, a few at a
+# time. Clouds take at most 10,000 parts from obstore, which bounds the size of a stream.
 PART_BYTES: Final = 8 << 20
 PARTS_AT_A_TIME: Final = 4
 _STREAM_BYTES_MAX: Final = 10_000 * PART_BYTES
@@ -64,14 +64,14 @@ _LOGGER: Final = logging.getLogger(__name__)
 
 
 class CloudBlockStore(BlockStore):
-    """The objects of all buckets that one set of credentials reaches."""
+    """Objects of all buckets that one set of credentials can access."""
 
     shared_between_processes = True
     supports_presign = True
     path_bytes_max: ClassVar[int] = 1024
     """Longer paths are refused."""
     reads_suffixes: ClassVar[bool] = True
-    """Whether the cloud finds the last bytes of an object without being told its size."""
+    """Whether the cloud supports suffix ranges."""
     reads_empty_segments: ClassVar[bool] = False
     """Whether objects with empty segments in their paths can be read and deleted."""
 
@@ -83,18 +83,18 @@ class CloudBlockStore(BlockStore):
 
     @abstractmethod
     def _connect(self, store: StoreName, retries: "RetryConfig") -> Client:
-        """Return a client for one bucket; nothing is sent yet."""
+        """Return a client for a bucket without sending a request."""
 
     def _etag(self, result: "Written | ObjectMeta") -> ETag:
-        """Return the mark of an object's content, without quotes."""
+        """Return the ETag of an object, without quotes."""
         return ETag((result["e_tag"] or "").strip('"'))
 
     def _version(self, etag: ETag) -> "UpdateVersion":
-        """Return what obstore calls the content that a mark stands for; undoes `_etag`."""
+        """Return obstore's form of an ETag; inverse of `_etag`."""
         return {"e_tag": f'"{etag}"'}
 
     def _only(self, etag: ETag) -> "GetOptions":
-        """Return the options to read that content and no other."""
+        """Return the options to read only content with this ETag."""
         return {"if_match": f'"{etag}"'}
 
     def check_address(self, address: Address) -> None:
@@ -116,12 +116,12 @@ class CloudBlockStore(BlockStore):
                 else:
                     etag = self._put_in_parts(address, source.after(first))
         except ObjectNotFound as error:
-            # Sent again after a lost reply, a completion does not find the upload it completed.
+            # A retried completion after a lost reply does not find the upload it completed.
             raise StorageUnavailable(f"the parts of {address} may have been joined") from error
         return PutResult(source.size, source.md5, etag)
 
     def _put_in_parts(self, address: Address, chunks: Iterator[bytes]) -> ETag:
-        """Write an object that is too long for one request; return its ETag."""
+        """Write an object too long for one request; return its ETag."""
         client = self._client(address)
         with explained(address):
             result = obstore.put(
@@ -156,12 +156,12 @@ class CloudBlockStore(BlockStore):
             with explained(address, conditional=conditional):
                 result = obstore.get(client, address.path, options=options)
         except (InvalidArgument, StorageUnavailable):
-            # Servers have several ways to say that a range lies outside; the size is certain.
+            # Servers report an unsatisfiable range in several ways; the size is reliable.
             if byte_range is not None:
                 resolve(byte_range, self.head(address).size)
             raise
         if conditional and self._etag(result.meta) != etag:
-            raise PreconditionFailed(address)  # some servers do not know the condition
+            raise PreconditionFailed(address)  # some servers ignore the condition
         chunks = body(result, address)
         return ByteStream(chunks, chunks.close, object_size=result.meta["size"])
 
@@ -183,11 +183,11 @@ class CloudBlockStore(BlockStore):
         start: int,  # noqa: ARG002 - drivers that have the call use it
         length: int,  # noqa: ARG002 - as this
     ) -> Generator[bytes, None, None]:
-        """Return bytes of the very content that was found, by the vendor's library."""
+        """Return bytes of exactly the content in `info`, by the vendor's library."""
         raise _empty_segment(info.address)
 
     def _head_by_sdk(self, address: Address) -> ObjectInfo:
-        """Return what is known of an object, by the vendor's library."""
+        """Return information about an object, by the vendor's library."""
         raise _empty_segment(address)
 
     def head(self, address: Address) -> ObjectInfo:
@@ -208,7 +208,7 @@ class CloudBlockStore(BlockStore):
             pass
 
     def delete_many(self, addresses: Sequence[Address]) -> list[DeleteResult]:
-        # Not by obstore's bulk calls, which do not say what became of each address.
+        # Not by obstore's bulk calls, which do not report a result per address.
         self._check_open()
         return self._runtime.map_parallel(self._delete_result, addresses, limit=_DELETES_AT_A_TIME)
 
@@ -232,7 +232,7 @@ class CloudBlockStore(BlockStore):
         try:
             return self._put_once(address, data, "create")
         except AlreadyExists as error:
-            # S3 answers a create that raced with a delete as if there were an object.
+            # S3 answers a create that raced with a delete as if the object existed.
             if self.exists(address):
                 raise
             _LOGGER.warning("%s was deleted while it was created", address)
@@ -257,10 +257,11 @@ class CloudBlockStore(BlockStore):
     # Multipart uploads
 
     def _head_completed(self, address: Address) -> ObjectInfo:
-        """Return what is known of an object whose upload was completed just now.
+        """Return information about an object whose upload was just completed.
 
         Raises:
-            StorageUnavailable: Whatever fails: that nothing was changed would not be true.
+            StorageUnavailable: Any failure: an error that means "nothing was changed" would be
+                wrong.
         """
         try:
             return self.head(address)
@@ -295,9 +296,9 @@ class CloudBlockStore(BlockStore):
             raise StorageClosed
 
     def _check(self, place: Place) -> None:
-        """Refuse a place of another storage, and a path that would not arrive as it is.
+        """Refuse addresses of another storage and paths that the cloud would alter.
 
-        Every call begins with this, and waits for the network next.
+        Every call begins with this check and then waits for the network.
         """
         about_to_wait()
         self._check_open()
@@ -309,10 +310,10 @@ class CloudBlockStore(BlockStore):
                 raise _empty_segment(place)
 
     def _client(self, place: Place, *, once: bool = False) -> Client:
-        """Return the client for the bucket of a place; with `once` it never sends twice.
+        """Return the client for the bucket of a place; with `once`, a client without retries.
 
         Raises:
-            InvalidAddress: The place is none here, or obstore cannot spell it.
+            InvalidAddress: The place is not of this storage, or obstore cannot represent it.
         """
         self._check(place)
         if isinstance(place, Address) and has_empty_segment(place.path):
@@ -333,7 +334,7 @@ class CloudBlockStore(BlockStore):
 
 
 def has_empty_segment(path: str) -> bool:
-    """Whether a path begins or ends with a slash, or has two in a row."""
+    """Return whether a path begins or ends with a slash or contains ``//``."""
     return "" in path.split("/")
 
 
@@ -345,14 +346,14 @@ def _empty_segment(address: Address) -> InvalidAddress:
 
 
 def check_spelling(path: str, *, length_max: int) -> None:
-    """Refuse a path that would not arrive as it is.
+    """Refuse a path that would not arrive unchanged.
 
     obstore refuses dot segments and control characters; vendors' libraries resolve dot segments.
-    (obstore also drops slashes at both ends of a path and refuses empty segments, see `_client`.)
+    (obstore also strips slashes at both ends of a path and refuses empty segments, see `_client`.)
 
     Raises:
-        InvalidAddress: It holds a dot segment or a control character, or has more than `length_max`
-            bytes.
+        InvalidAddress: The path contains a dot segment or a control character, or has more than
+            `length_max` bytes.
     """
     if _CONTROL.search(path):
         raise InvalidAddress(
@@ -367,10 +368,10 @@ def check_spelling(path: str, *, length_max: int) -> None:
 
 
 def check_endpoint(endpoint: str | None) -> None:
-    """Refuse an endpoint that no client can be made for.
+    """Check the endpoint of a storage.
 
     Raises:
-        InvalidArgument: It is not a URL with a scheme and a host.
+        InvalidArgument: The endpoint is not a URL with a scheme and a host.
     """
     if endpoint is not None and not _ENDPOINT.fullmatch(endpoint):
         raise InvalidArgument(
@@ -379,21 +380,21 @@ def check_endpoint(endpoint: str | None) -> None:
 
 
 def client_options(endpoint: str | None) -> "ClientConfig":
-    """Return the options of a client for an endpoint; None is the cloud's own."""
+    """Return the options of a client for an endpoint; None is the cloud's default endpoint."""
     return {
         "allow_http": endpoint is not None and endpoint.startswith("http://"),
         "connect_timeout": timedelta(seconds=5),
         "read_timeout": timedelta(seconds=60),
-        # For the whole of a request, which for a large object takes as long as it takes.
+        # Total time of a request, which can be long for a large object.
         "timeout": timedelta(days=1),
     }
 
 
 def check_expiry(seconds: int) -> None:
-    """Refuse a life of a presigned request that no cloud allows.
+    """Check the lifetime of a presigned request.
 
     Raises:
-        InvalidArgument: It is not positive, or longer than `PRESIGN_SECONDS_MAX`.
+        InvalidArgument: The lifetime is not positive, or longer than `PRESIGN_SECONDS_MAX`.
     """
     if not 0 < seconds <= PRESIGN_SECONDS_MAX:
         raise InvalidArgument(
@@ -414,10 +415,10 @@ def _range_options(byte_range: ByteRange | None) -> "GetOptions":
 
 
 def _in_order(pages: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Yield the pages as they are; whoever compares sorted lists must be able to rely on them.
+    """Yield the pages unchanged, checking their order: merging sorted lists relies on it.
 
     Raises:
-        NotSupported: The storage lists in another order than that of the paths.
+        NotSupported: The storage does not list in path order.
     """
     last = ""
     for page in pages:
@@ -430,10 +431,10 @@ def _in_order(pages: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def folders_in_order(prefixes: Iterator[str], namespace: Namespace) -> Iterator[str]:
-    """Yield the names of folders from what they begin with, each with a slash at its end.
+    """Yield folder names relative to the namespace from full prefixes that end in a slash.
 
     Raises:
-        NotSupported: The storage lists in another order than that of the paths.
+        NotSupported: The storage does not list in path order.
     """
     last = ""
     for prefix in prefixes:

@@ -1,4 +1,4 @@
-"""Streams on their way to and from a cloud."""
+"""Streams to and from a cloud."""
 
 from collections.abc import Generator, Iterable, Iterator
 from contextlib import contextmanager
@@ -17,15 +17,15 @@ if TYPE_CHECKING:  # this exists for type checkers only
 
 
 class _SourceBrokeOffError(Exception):
-    """What a library gets to see instead of the caller's own exception."""
+    """Stand-in for the caller's exception, raised through a library."""
 
 
 class MeasuredChunks(Iterator[bytes]):
-    """The caller's chunks, measured, and what they raised.
+    """Iterator over the caller's chunks that measures them and records their exception.
 
-    A library that pulls the chunks must not see an exception of the caller's own. It would take a
-    lost connection of the caller for one of its own, and wait for an answer to half a request; or
-    FileNotFoundError for what the storage said. It sees an exception that it cannot know, and
+    The library that pulls the chunks must not see the caller's own exceptions: it would take a lost
+    connection of the caller for its own and wait for a response to half a request, or a
+    FileNotFoundError for the storage's response. The library sees an unknown exception instead, and
     `handing_on` raises the caller's.
     """
 
@@ -37,12 +37,12 @@ class MeasuredChunks(Iterator[bytes]):
 
     @property
     def size(self) -> int:
-        """How many bytes went through so far."""
+        """Number of bytes read so far."""
         return self._meter.size
 
     @property
     def md5(self) -> str:
-        """The MD5 of those bytes, in hexadecimal."""
+        """MD5 of the bytes read so far, in hexadecimal."""
         return self._meter.md5
 
     def __next__(self) -> bytes:
@@ -60,7 +60,7 @@ class MeasuredChunks(Iterator[bytes]):
 
     @contextmanager
     def handing_on(self) -> Iterator[None]:
-        """Raise at the end of the block what the chunks raised in it, whatever came of that."""
+        """Raise an exception of the chunks at the end of the block, whatever the outcome."""
         try:
             yield
         except Exception:
@@ -70,7 +70,7 @@ class MeasuredChunks(Iterator[bytes]):
             raise self._raised from None
 
     def take(self, size: int) -> tuple[bytes, bool]:
-        """Return the first bytes, more than `size` of them or all, and whether they are all."""
+        """Return the first bytes (more than `size`, or all), and whether they are all."""
         taken: list[bytes] = []
         for chunk in self:
             taken.append(chunk)
@@ -79,15 +79,15 @@ class MeasuredChunks(Iterator[bytes]):
         return b"".join(taken), True
 
     def after(self, first: bytes) -> Iterator[bytes]:
-        """Return the bytes taken before and then the rest."""
+        """Return the bytes taken before, followed by the rest."""
         return chain([first], self)
 
 
 def held_back(chunks: Iterable[bytes]) -> Iterable[bytes]:
-    """Return chunks of which each comes only when the next is there, or the end.
+    """Return the chunks, each delayed until the next chunk or the end has been read.
 
-    A server that counts bytes takes a request for whole with its last one. What the caller's stream
-    raises instead of its end must come before that.
+    A server that counts bytes completes a request with the last byte, so an exception that the
+    caller's stream raises in place of its end must come first.
     """
     return with_md5_of(chunks, _held_back(chunks))
 
@@ -103,7 +103,7 @@ def _held_back(chunks: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def in_sizes(chunks: Iterable[bytes], size: int) -> Iterator[bytes]:
-    """Yield the same bytes in pieces of a size; the last may be smaller."""
+    """Yield the same bytes in pieces of `size`; the last may be smaller."""
     held = bytearray()
     for chunk in chunks:
         held += chunk
@@ -115,10 +115,10 @@ def in_sizes(chunks: Iterable[bytes], size: int) -> Iterator[bytes]:
 
 
 def body(result: "GetResult", address: Address) -> Generator[bytes]:
-    """Yield the bytes of an object that was found, all of them.
+    """Yield all bytes of an object.
 
     Raises:
-        StorageUnavailable: They broke off, or the object was replaced or deleted meanwhile.
+        StorageUnavailable: The stream broke off, or the object was replaced or deleted meanwhile.
     """
     start, end = result.range
     left = end - start

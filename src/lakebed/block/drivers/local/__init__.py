@@ -1,4 +1,4 @@
-"""A storage in a folder of this machine; see `lakebed.block.drivers.local.store`."""
+"""Storage in a local folder; see `lakebed.block.drivers.local.store`."""
 
 from lakebed.base.runtime import Runtime
 from lakebed.block.drivers.local.store import LocalBlockStore
@@ -6,5 +6,5 @@ from lakebed.block.settings import LocalSettings
 
 
 def open_driver(settings: LocalSettings, runtime: Runtime) -> LocalBlockStore:
-    """Open the folder, making it if it is new; see `lakebed.block.open_block`."""
+    """Open the folder, creating it if necessary; see `lakebed.block.open_block`."""
     return LocalBlockStore(settings.root, runtime, sync=settings.sync)

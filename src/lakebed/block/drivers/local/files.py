@@ -1,4 +1,4 @@
-"""Files on disk: writing them durably, telling one write from another, explaining what failed."""
+"""Files on disk: durable writes, ETags of writes, and mapping of errors."""
 
 import ctypes
 import errno
@@ -26,7 +26,7 @@ from lakebed.block.errors import (
 from lakebed.block.store import ETag
 
 ABANDONED_SECONDS: Final = 24 * 3600
-"""A draft that nobody wrote to for so long belongs to a process that is gone."""
+"""Age after which an unmodified draft counts as left by a dead process."""
 
 _LOCK_FILES: Final = 256
 _SPELLINGS: Final = ("A\u00c9", "a\u00c9", "AE\u0301")
@@ -34,42 +34,42 @@ _FULL: Final = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _FORBIDDEN: Final = {errno.EACCES, errno.EPERM, errno.EROFS}
 
 _WRITE_OUT_BYTES: Final = 8 << 20
-"""After so many bytes of a draft the disk is told to begin with them."""
+"""Start writing back a draft after this many bytes."""
 _SYNC_FILE_RANGE_WRITE: Final = 2
 _DRAFT: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
 
 Sync = Callable[[int], None]
-"""Brings what was written by a descriptor to the disk, or does nothing."""
+"""Makes the bytes written to a descriptor durable, or does nothing."""
 
 _LOGGER: Final = logging.getLogger(__name__)
 
-# Linux alone has it, and Python does not offer it.
+# Linux only, and not exposed by Python.
 _sync_file_range = getattr(ctypes.CDLL(None), "sync_file_range", None)
 if _sync_file_range is not None:
     _sync_file_range.argtypes = (ctypes.c_int, ctypes.c_int64, ctypes.c_int64, ctypes.c_uint)
 
 
 def to_disk(descriptor: int) -> None:
-    """Wait until the disk has the bytes of a file, or the names in a folder."""
+    """Sync the bytes of a file, or the entries of a folder, to disk."""
     about_to_wait()
     os.fsync(descriptor)
 
 
 def begin_to_disk(descriptor: int, start: int, length: int) -> None:
-    """Let the system begin to write a part of a file to the disk, where it can be told to.
+    """Start writing back a part of a file, where the system supports it.
 
-    Nothing is promised by it: `to_disk` waits until all is there, and tells what failed.
+    Guarantees nothing: `to_disk` waits for all bytes and reports errors.
     """
     if _sync_file_range is not None:
         _sync_file_range(descriptor, start, length, _SYNC_FILE_RANGE_WRITE)
 
 
 def not_to_disk(_descriptor: int) -> None:
-    """Leave it to the system when the disk gets them: storages that need not last."""
+    """Skip the sync: for storages that need not be durable."""
 
 
 class _Explained:
-    """See `explained`. Each read enters two of these: as generators, they took twice as long."""
+    """See `explained`. Every read enters two of these: generators took twice as long."""
 
     __slots__ = ("_place",)
 
@@ -80,13 +80,13 @@ class _Explained:
         pass
 
     def __exit__(self, _type: object, error: BaseException | None, _traceback: object) -> None:
-        # Some errors of block storage are OSErrors too.
+        # Some errors of block storage are also OSErrors.
         if isinstance(error, OSError) and not isinstance(error, BlockError):
             raise _explain(self._place, error) from error
 
 
 explained: Final = _Explained
-"""Turns errors of the system into those of block storage, for the place that they are about."""
+"""Converts errors of the system to errors of block storage for a place."""
 
 
 def _explain(place: object, error: OSError) -> BlockError:
@@ -102,7 +102,7 @@ def _explain(place: object, error: OSError) -> BlockError:
 
 @contextmanager
 def applied(place: object) -> Iterator[None]:
-    """Explain what fails after a change is visible: no error may say that nothing was changed."""
+    """Convert errors after a change is visible: none may claim that nothing was changed."""
     try:
         yield
     except OSError as error:
@@ -112,15 +112,15 @@ def applied(place: object) -> Iterator[None]:
 
 
 def etag_of(status: os.stat_result) -> ETag:
-    """Return the mark of one write of a file.
+    """Return the ETag of a write of a file.
 
-    Size and time of a file do not tell two writes apart: the clock of a file system stands still
-    for milliseconds. So every draft is stamped with the nanosecond at which it was sealed, and the
-    inode goes in too: an object and the one that replaces it exist side by side for a moment, so
-    theirs always differ. Reading a mark costs nothing beyond ``stat``, for large files too, and
-    files that others put into the tree have one as well.
+    Size and modification time alone do not distinguish two writes: the clock of a file system
+    stands still for milliseconds. So every draft is stamped with the nanosecond at which it was
+    sealed, and the inode is included: an object and its replacement coexist for a moment, so their
+    inodes differ. An ETag costs only a ``stat``, even for large files, and files that other
+    programs created have one.
     """
-    # Listings have millions of marks, and an f-string takes nearly twice as long.
+    # Listings have millions of ETags, and an f-string takes nearly twice as long.
     numbers = (status.st_mtime_ns, status.st_ino, status.st_size)
     return ETag("%x-%x-%x" % numbers)  # noqa: UP031
 
@@ -134,17 +134,17 @@ def write_all(descriptor: int, data: bytes) -> None:
 
 
 def stamp(descriptor: int) -> os.stat_result:
-    """Give a file the time of now, after its last byte; return what it is like."""
+    """Set the modification time to now, after the last byte; return the status."""
     now_ns = time.time_ns()
     os.utime(descriptor, ns=(now_ns, now_ns))
     return os.fstat(descriptor)
 
 
 class Draft:
-    """A file that is being written, in the reserved folder; it becomes an object by a rename.
+    """A file being written in the reserved folder; a rename makes it an object.
 
-    Leaving the ``with`` block drops it unless it was moved away by then. The disk begins with the
-    first bytes of a large one while the rest is on its way, so that the sync finds little left.
+    Leaving the ``with`` block deletes the draft unless it was moved. Large drafts are written back
+    while the rest arrives, so the final sync has little to do.
     """
 
     def __init__(self, folder: Path, sync: Sync) -> None:
@@ -162,10 +162,10 @@ class Draft:
         self._count(len(data))
 
     def copy(self, source: int, length: int) -> None:
-        """Append bytes from the start of an open file, without taking them through this process.
+        """Append bytes from the start of an open file, without copying through this process.
 
         Raises:
-            OSError: It failed, or the file ended early.
+            OSError: The copy failed, or the file ended early.
         """
         offset = 0
         while offset < length:
@@ -184,21 +184,21 @@ class Draft:
             self._begun = self._size
 
     def seal(self) -> os.stat_result:
-        """Bring all bytes to the disk; return what the finished file is like."""
+        """Sync all bytes; return the status of the finished file."""
         status = self.stamp()
         self.sync()
         return status
 
     def stamp(self) -> os.stat_result:
-        """Give the file the time of now, after its last byte; return what it is like."""
+        """Set the modification time to now, after the last byte; return the status."""
         return stamp(self._descriptor)
 
     def sync(self) -> None:
-        """Bring all bytes to the disk."""
+        """Sync all bytes to disk."""
         self._sync(self._descriptor)
 
     def move(self, target: str | bytes | Path, folder: int | None = None) -> None:
-        """Give the file its place; a name is one in the folder, if that is given."""
+        """Rename the draft to its target; a name is relative to `folder`, if given."""
         os.rename(self.path, target, dst_dir_fd=folder)
         self._is_moved = True
 
@@ -209,13 +209,13 @@ class Draft:
         with suppress(OSError):
             os.close(self._descriptor)
         if not self._is_moved:
-            with suppress(OSError):  # it is left to `drop_abandoned`
+            with suppress(OSError):  # `drop_abandoned` deletes the draft later
                 os.unlink(self.path)  # noqa: PTH108 - a path object costs more than the call
 
 
 @contextmanager
 def drafted(folder: Path, place: object, sync: Sync, data: bytes = b"") -> Iterator[Draft]:
-    """Write a draft that begins with some bytes, for a place that errors are to name."""
+    """Write a draft that begins with `data`; errors name `place`."""
     with explained(place):
         draft = Draft(folder, sync)
     with draft:
@@ -226,9 +226,9 @@ def drafted(folder: Path, place: object, sync: Sync, data: bytes = b"") -> Itera
 
 
 class Locks:
-    """Locks between threads and processes, by name; two names may share one.
+    """Named locks between threads and processes; two names may share a lock.
 
-    The files stay: a lock file that is removed while somebody waits for it locks nothing.
+    The lock files are never deleted: a file deleted while a process waits for it locks nothing.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -236,19 +236,19 @@ class Locks:
 
     @contextmanager
     def hold(self, name: bytes) -> Iterator[None]:
-        """Keep everybody else out while the block runs. One lock at a time: they would cross."""
+        """Hold the lock during the block. Take one lock at a time: two could deadlock."""
         with locked_file(f"{self._folder}/{crc32(name) % _LOCK_FILES:02x}", os.O_CREAT):
             yield
 
 
 @contextmanager
 def locked_file(path: Path | str, flags: int = 0) -> Iterator[None]:
-    """Hold the lock of a file while the block runs, against threads and processes alike.
+    """Hold the lock of a file, against threads and processes, during the block.
 
     Raises:
-        FileNotFoundError: There is no such file, and the flags do not say to make it.
+        FileNotFoundError: The file does not exist, and the flags do not create it.
     """
-    # A descriptor of its own for every holder: that is what the lock belongs to.
+    # One descriptor per holder: the lock belongs to the descriptor.
     descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC | flags, 0o666)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
@@ -258,7 +258,7 @@ def locked_file(path: Path | str, flags: int = 0) -> Iterator[None]:
 
 
 def make_folder(path: Path, sync: Sync) -> None:
-    """Make a folder and those above it, so that they survive a power failure."""
+    """Create a folder and its missing parents durably."""
     missing = [folder for folder in (path, *path.parents) if not folder.exists()]
     for folder in reversed(missing):
         folder.mkdir(exist_ok=True)
@@ -266,7 +266,7 @@ def make_folder(path: Path, sync: Sync) -> None:
 
 
 def sync_folder(path: Path, sync: Sync) -> None:
-    """Bring the names in a folder to the disk."""
+    """Sync the entries of a folder to disk."""
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         sync(descriptor)
@@ -275,12 +275,12 @@ def sync_folder(path: Path, sync: Sync) -> None:
 
 
 def check_clock_of_files(folder: Path) -> None:
-    """Refuse a file system that keeps no nanoseconds: `etag_of` could not tell writes apart.
+    """Check that the file system stores nanoseconds, which `etag_of` needs.
 
     Raises:
-        InvalidArgument: It keeps none.
+        InvalidArgument: The file system does not store nanoseconds.
     """
-    # Of this second: a process that starts at the same time removes drafts that look old.
+    # In the current second: a process starting at the same time deletes drafts that look old.
     precise_ns = time.time_ns() // 10**9 * 10**9 + 123_456_789
     with Draft(folder, not_to_disk) as draft:
         os.utime(draft.path, ns=(precise_ns, precise_ns))
@@ -292,10 +292,10 @@ def check_clock_of_files(folder: Path) -> None:
 
 
 def check_names_of_files(folder: Path) -> None:
-    """Refuse a file system that takes two names for one: two addresses would be one object.
+    """Check that the file system does not equate names: two addresses would be one object.
 
     Raises:
-        InvalidArgument: It ignores case, or how letters with accents are composed.
+        InvalidArgument: The file system ignores case or the composition of accented letters.
     """
     name = os.fsencode(folder / uuid4().hex)
     written, *others = (name + spelling.encode() for spelling in _SPELLINGS)
@@ -311,10 +311,10 @@ def check_names_of_files(folder: Path) -> None:
 
 
 def check_no_journal(folder: Path) -> None:
-    """Refuse a storage with files in the journal that earlier versions kept.
+    """Refuse a storage with a journal left by an earlier version.
 
     Raises:
-        InvalidArgument: They may be the only copy of objects.
+        InvalidArgument: The journal has files, which may be the only copy of objects.
     """
     if folder.is_dir() and any(folder.iterdir()):
         raise InvalidArgument(
@@ -325,10 +325,10 @@ def check_no_journal(folder: Path) -> None:
 
 
 def drop_abandoned(folder: Path) -> None:
-    """Remove drafts that a process left behind when it was killed."""
+    """Delete drafts left by killed processes."""
     oldest = time.time() - ABANDONED_SECONDS
     for path in folder.iterdir():
-        # Another process tidies up as well; and what cannot be removed is in nobody's way.
+        # Another process may delete the same drafts; failures are harmless.
         with suppress(OSError):
             if path.stat().st_mtime >= oldest:
                 continue
