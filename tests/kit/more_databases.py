@@ -15,7 +15,7 @@ from lakebed.kv.drivers.hbase import HBaseCells
 from lakebed.kv.drivers.mongodb import MongoDBCells
 from lakebed.kv.drivers.mysql import MySQLStore
 from lakebed.kv.drivers.spanner import SpannerCells
-from lakebed.kv.fenced import CellDatabase, FencedStore, _Fate
+from lakebed.kv.fenced import CellDatabase, FencedStore, _Outcome
 from lakebed.testing.servers.java_databases import (
     cassandra_server,
     cassandra_url,
@@ -65,7 +65,7 @@ def fenced_with_a_clock(cells: OpenCells) -> Callable[[str, Runtime, float], Sto
 
 
 def take_out_the_fence(store: Store) -> None:
-    store._fence = lambda *_: _Fate.UNKNOWN  # type: ignore[attr-defined] # of a FencedStore
+    store._fence = lambda *_: _Outcome.UNKNOWN  # type: ignore[attr-defined] # of a FencedStore
 
 
 MORE_DATABASES = [

@@ -23,8 +23,8 @@ from lakebed.kv.halt import (
     SETTLE_SECONDS,
     Permit,
     check_not_halted,
-    find_mark,
-    read_mark,
+    decode_halt,
+    find_halt,
 )
 from lakebed.kv.managed import ManagedStore
 from lakebed.kv.schema import check_schema
@@ -132,11 +132,11 @@ def test_a_run_that_died_anywhere_is_completed_by_the_next(
             ).run()
             ended = True
         except DiedError:
-            if find_mark(source.driver) is not None:
+            if find_halt(source.driver) is not None:
                 with pytest.raises(CopyRefused, match="cannot copy sqlite:///old: this store"):
                     copied(source, Database("another", runtime))
-            mark = find_mark(target.driver)
-            if mark is not None and read_mark(mark.value).halts:
+            mark = find_halt(target.driver)
+            if mark is not None and decode_halt(mark.value).halts:
                 with pytest.raises(StoreHalted, match="incomplete copy of sqlite:///old"):
                     target.serve()
                 copied(source, target)
@@ -308,7 +308,7 @@ def test_a_run_that_slept_does_not_take_a_complete_copy_for_an_empty_store(
     empty.serve()
 
     def intercept(call: StoreCall, apply: Callable[[], ResultT]) -> ResultT:
-        if call.operation == "set_if" and find_mark(empty.driver) is not None:
+        if call.operation == "set_if" and find_halt(empty.driver) is not None:
             copied(empty, new)
             new.serve().set(b"auth", b"users/new", b"since")
         return apply()

@@ -94,7 +94,7 @@ def test_whoever_reads_only_cannot_write() -> None:
 def test_a_halted_store_is_not_opened(tmp_path: Path, mark: bytes) -> None:
     url = f"sqlite:///{tmp_path}/halted.db"
     open_store(url).close()
-    with open_store(url, permit=Permit(mark=b"another")) as store:
+    with open_store(url, permit=Permit(flag=b"another")) as store:
         store.set(METADATA_PARTITION, HALT_KEY, mark)
     with pytest.raises(StoreHalted, match=r"copied to|damaged"):
         open_store(url)

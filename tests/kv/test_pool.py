@@ -59,7 +59,7 @@ def server() -> Server:
 def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody waits for long."""
     monkeypatch.setattr(module, "TAKE_SECONDS", 0.05)
-    monkeypatch.setattr(module, "TAKE_AGAIN_SECONDS", 0.01)
+    monkeypatch.setattr(module, "RETAKE_SECONDS", 0.01)
 
 
 @pytest.mark.usefixtures("hasty")
@@ -149,7 +149,7 @@ def test_a_connection_that_comes_back_after_the_end_is_closed(server: Server) ->
 def test_a_pool_that_stays_busy_is_not_called_unreachable(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "TURN_SECONDS", 0.05)
+    monkeypatch.setattr(module, "BUSY_SECONDS", 0.05)
     server.answers.set()
     pool = make_pool(server.connect)
     pool.take(60)
@@ -221,7 +221,7 @@ def test_after_a_failure_there_is_less_patience(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "TAKE_SECONDS", 100.0)
-    monkeypatch.setattr(module, "TAKE_AGAIN_SECONDS", 0.01)
+    monkeypatch.setattr(module, "RETAKE_SECONDS", 0.01)
     pool = make_pool(server.connect)
     with pytest.raises(StoreUnreachable):
         pool.take(0.01)

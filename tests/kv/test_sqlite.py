@@ -358,7 +358,7 @@ def test_the_writer_outlives_a_log_that_cannot_be_looked_at(
         raise NotADirectoryError
 
     monkeypatch.setattr(DatabaseFile, "log_bytes", fail)
-    monkeypatch.setattr(writer_module, "LOOK_BYTES", 0)
+    monkeypatch.setattr(writer_module, "LOG_CHECK_BYTES", 0)
     for number in range(3):
         store.set(b"p", b"k", b"%d" % number)
     assert store.get(b"p", b"k").value == b"2"

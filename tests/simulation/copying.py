@@ -12,8 +12,8 @@ from lakebed.kv.halt import (
     SETTLE_SECONDS,
     Permit,
     check_not_halted,
-    find_mark,
-    read_mark,
+    decode_halt,
+    find_halt,
 )
 from lakebed.kv.managed import HaltCheck, ManagedStore
 from lakebed.kv.schema import check_schema
@@ -109,8 +109,8 @@ class World:
                 return
 
     def finished(self) -> bool:
-        mark = find_mark(self.new.inner)
-        return mark is not None and not read_mark(mark.value).halts
+        mark = find_halt(self.new.inner)
+        return mark is not None and not decode_halt(mark.value).halts
 
     def check(self) -> None:
         assert self.finished(), "the copy never ended"

@@ -29,7 +29,7 @@ class LooksOnce(HaltCheck):
     """Takes the first look for good."""
 
     def check(self, places: Sequence[tuple[bytes, bytes]]) -> None:
-        if self._looked_at < 0:
+        if self._checked_at < 0:
             super().check(places)
 
 

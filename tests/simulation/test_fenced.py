@@ -7,7 +7,7 @@ from functools import partial
 import pytest
 
 from lakebed.kv import Version
-from lakebed.kv.fenced import Cell, FencedStore, Seen, _Fate, _lives
+from lakebed.kv.fenced import Cell, Expected, FencedStore, _is_live, _Outcome
 from lakebed.testing.simulation.explore import first_failure
 from tests.kit.rounds import fails_within, rounds
 from tests.simulation.fenced import (
@@ -30,47 +30,55 @@ class NoTouch(FencedStore):
     """Takes the stamp that a lost request expects for a sign that it was not applied."""
 
     def _fence(
-        self, partition: bytes, key: bytes, seen: Seen | None, lost: Cell, begun: float
-    ) -> _Fate:
-        there = self._cells.read(partition, key)
-        fate = self._judge(there, seen, lost, set())
-        return _Fate.NEVER if fate is None else fate
+        self, partition: bytes, key: bytes, expected: Expected | None, lost: Cell, begun: float
+    ) -> _Outcome:
+        current = self._cells.read(partition, key)
+        outcome = self._determine_outcome(current, expected, lost, set())
+        return _Outcome.NEVER if outcome is None else outcome
 
 
 class NoTombstone(FencedStore):
     """Takes an absent key for a sign that a lost create was not applied."""
 
-    def _judge(
-        self, there: Cell | None, seen: Seen | None, lost: Cell, touches: AbstractSet[bytes]
-    ) -> _Fate | None:
-        if there is None and seen is None:
-            return _Fate.NEVER
-        return super()._judge(there, seen, lost, touches)
+    def _determine_outcome(
+        self,
+        current: Cell | None,
+        expected: Expected | None,
+        lost: Cell,
+        touches: AbstractSet[bytes],
+    ) -> _Outcome | None:
+        if current is None and expected is None:
+            return _Outcome.NEVER
+        return super()._determine_outcome(current, expected, lost, touches)
 
 
 class TrustsOldTombstones(FencedStore):
     """Takes any tombstone for a fence against a lost create, though it may go at once."""
 
-    def _judge(
-        self, there: Cell | None, seen: Seen | None, lost: Cell, touches: AbstractSet[bytes]
-    ) -> _Fate | None:
-        if there is not None and not _lives(there) and seen is None:
-            return _Fate.NEVER if there.version in touches else _Fate.UNKNOWN
-        return super()._judge(there, seen, lost, touches)
+    def _determine_outcome(
+        self,
+        current: Cell | None,
+        expected: Expected | None,
+        lost: Cell,
+        touches: AbstractSet[bytes],
+    ) -> _Outcome | None:
+        if current is not None and not _is_live(current) and expected is None:
+            return _Outcome.NEVER if current.version in touches else _Outcome.UNKNOWN
+        return super()._determine_outcome(current, expected, lost, touches)
 
 
 class TrustsAbsence(FencedStore):
     """Believes after a long sleep, too, that a key which is absent was absent all the time."""
 
-    def _may_have_gone(self, begun: float) -> bool:
+    def _tombstone_may_have_expired(self, begun: float) -> bool:
         return False
 
 
 class TouchesChangeVersions(FencedStore):
     """Makes a write of each touch."""
 
-    def _touched(self, there: Cell | None) -> Cell:
-        touched = super()._touched(there)
+    def _touched(self, current: Cell | None) -> Cell:
+        touched = super()._touched(current)
         return replace(touched, version=Version(touched.stamp))
 
 
@@ -78,9 +86,9 @@ class RaisesUnfenced(FencedStore):
     """Raises when the fence takes too long."""
 
     def _fence(
-        self, partition: bytes, key: bytes, seen: Seen | None, lost: Cell, begun: float
-    ) -> _Fate:
-        return _Fate.UNKNOWN
+        self, partition: bytes, key: bytes, expected: Expected | None, lost: Cell, begun: float
+    ) -> _Outcome:
+        return _Outcome.UNKNOWN
 
 
 class ShortPages(FencedStore):
@@ -90,7 +98,7 @@ class ShortPages(FencedStore):
         self, partition: bytes, start: bytes, limit: int, end: bytes | None = None
     ) -> list[tuple[bytes, Cell]]:
         page, _ = self._cells.page(partition, start, limit)
-        return [(key, cell) for key, cell in page if _lives(cell) and (end is None or key < end)]
+        return [(key, cell) for key, cell in page if _is_live(cell) and (end is None or key < end)]
 
 
 @pytest.mark.parametrize(
@@ -140,9 +148,9 @@ class ErasesByKey(FencedStore):
     ) -> bytes | None:
         page, after = self._cells.page(partition, start, limit)
         for key, cell in page:
-            there = None if _lives(cell) else self._cells.read(partition, key)
-            if there is not None:
-                self._cells.erase(partition, key, there.stamp)
+            current = None if _is_live(cell) else self._cells.read(partition, key)
+            if current is not None:
+                self._cells.erase(partition, key, current.stamp)
         return after
 
 

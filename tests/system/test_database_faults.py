@@ -24,7 +24,7 @@ from lakebed.kv.drivers.dynamodb import DynamoDBCells
 from lakebed.kv.drivers.etcd import EtcdStore
 from lakebed.kv.drivers.valkey import ValkeyStore
 from lakebed.kv.drivers.valkey.link import ValkeyTimeouts
-from lakebed.kv.fenced import FencedStore, _Fate
+from lakebed.kv.fenced import FencedStore, _Outcome
 from lakebed.testing.conformance.kv_concurrency import in_threads
 from lakebed.testing.servers.databases import (
     DatabaseServer,
@@ -55,7 +55,7 @@ def open_azure(url: str, runtime: Runtime, reply_seconds: float) -> Store:
 
 
 def take_out_the_fence(store: Store) -> None:
-    store._fence = lambda *_: _Fate.UNKNOWN  # type: ignore[attr-defined] # of those that have one
+    store._fence = lambda *_: _Outcome.UNKNOWN  # type: ignore[attr-defined] # of those that have one
 
 
 def open_etcd(url: str, runtime: Runtime, reply_seconds: float) -> Store:
@@ -64,12 +64,12 @@ def open_etcd(url: str, runtime: Runtime, reply_seconds: float) -> Store:
 
 def open_valkey(url: str, runtime: Runtime, reply_seconds: float) -> Store:
     patience = ValkeyTimeouts(start_seconds=reply_seconds / 2, reply_seconds=reply_seconds)
-    return ValkeyStore(url, runtime, patience=patience)
+    return ValkeyStore(url, runtime, timeouts=patience)
 
 
 def move_the_deadline_away(store: Store) -> None:
     assert isinstance(store, ValkeyStore)
-    store._pool._patience = ValkeyTimeouts(start_seconds=600.0)
+    store._pool._timeouts = ValkeyTimeouts(start_seconds=600.0)
 
 
 DATABASES = [

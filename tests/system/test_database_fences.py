@@ -110,7 +110,7 @@ def test_calls_to_etcd_at_the_same_time_share_no_connections(
 def test_valkey_refuses_a_write_that_comes_after_its_deadline(valkey: DatabaseServer) -> None:
     url, runtime = valkey_url(valkey.port), ThreadRuntime()
     late = ValkeyTimeouts(start_seconds=-1.0)
-    with ValkeyStore(url, runtime) as store, ValkeyStore(url, runtime, patience=late) as tardy:
+    with ValkeyStore(url, runtime) as store, ValkeyStore(url, runtime, timeouts=late) as tardy:
         for name, write in WRITES.items():
             partition = f"{name}-{uuid4().hex}".encode()
             store.set(partition, b"other", b"old")
@@ -124,7 +124,7 @@ def test_valkey_refuses_a_write_that_comes_after_its_deadline(valkey: DatabaseSe
 def test_a_busy_connection_to_valkey_is_used_without_more_system_calls(
     valkey: DatabaseServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(link, "FRESH_SECONDS", 600.0)
+    monkeypatch.setattr(link, "CHECK_AFTER_SECONDS", 600.0)
     monkeypatch.setattr(Connection, "can_read", lambda *_: pytest.fail("it was asked"))
     with ValkeyStore(valkey_url(valkey.port), ThreadRuntime()) as store:
         version = store.set(b"p", b"key", b"value")
@@ -137,7 +137,7 @@ def test_a_busy_connection_to_valkey_is_used_without_more_system_calls(
 def test_an_idle_connection_that_valkey_closed_is_replaced(
     valkey: DatabaseServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(link, "FRESH_SECONDS", 0.0)
+    monkeypatch.setattr(link, "CHECK_AFTER_SECONDS", 0.0)
     with ValkeyStore(valkey_url(valkey.port), ThreadRuntime()) as store:
         version = store.set(b"p", b"idle", b"value")
         with Valkey(port=valkey.port) as client:

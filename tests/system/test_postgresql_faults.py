@@ -26,7 +26,7 @@ from lakebed.kv import (
 from lakebed.kv.drivers.postgresql import PostgreSQLStore
 from lakebed.kv.drivers.postgresql.batches import PostgresWrite as BatchedWrite
 from lakebed.kv.drivers.postgresql.driver import CREATE, SWAP
-from lakebed.kv.drivers.postgresql.link import LOOK_AFTER_SECONDS, PostgresTimeouts
+from lakebed.kv.drivers.postgresql.link import POLL_AFTER_SECONDS, PostgresTimeouts
 from lakebed.kv.managed import ManagedStore
 from lakebed.kv.store import Put, new_version, puts
 from lakebed.testing.conformance.kv_concurrency import in_threads
@@ -102,7 +102,7 @@ class Bench:
         # The table is made with patience; only what comes then is in a hurry.
         PostgreSQLStore(self.direct_url, ThreadRuntime()).close()
         self.proxy = Proxy(self.server.socket)
-        self.store = PostgreSQLStore(self.url, ThreadRuntime(), patience=self.patience)
+        self.store = PostgreSQLStore(self.url, ThreadRuntime(), timeouts=self.patience)
         return self
 
     def __exit__(self, *exc_info: object) -> None:
@@ -119,7 +119,7 @@ class Bench:
         """Cut the open connections, and wait until the store looks before it uses them."""
         self.proxy.break_new(fault_of_new)
         self.proxy.break_open(Fault.CUT)
-        sleep(2 * LOOK_AFTER_SECONDS)
+        sleep(2 * POLL_AFTER_SECONDS)
 
     def retrying(self) -> Store:
         return ManagedStore(self.store, ThreadRuntime())
@@ -231,7 +231,7 @@ def test_a_late_write_is_refused_and_not_taken_for_a_failed_predicate(
             version = bench.fill(name.encode())
             before = bench.rows(name.encode())
             with (
-                PostgreSQLStore(postgresql_url, ThreadRuntime(), patience=late) as store,
+                PostgreSQLStore(postgresql_url, ThreadRuntime(), timeouts=late) as store,
                 pytest.raises(StoreUnavailable, match="refused"),
             ):
                 write(store, name.encode(), version)

@@ -28,10 +28,10 @@ from lakebed.kv.drivers.postgresql.batches import PostgresWrite
 from lakebed.kv.drivers.postgresql.driver import CREATE
 from lakebed.kv.drivers.postgresql.link import (
     PIPED_BYTES,
-    Answers,
     PostgresLink,
     PostgresTimeouts,
-    Question,
+    Query,
+    Replies,
 )
 from lakebed.kv.group_commit import GroupCommit
 from lakebed.kv.store import Item, Put, new_version
@@ -71,7 +71,7 @@ class Scene:
     """A store, threads that write by it, and connections that do not go through it."""
 
     bench: Bench
-    asked: list[tuple[Question, Question | None]]
+    asked: list[tuple[Query, Query | None]]
     """What the store has asked the server, writes only."""
     pool: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(20))
 
@@ -160,14 +160,14 @@ def scene(
     # Whoever waits, waits for the batch under way.
     monkeypatch.setattr(group_commit, "LONG_SECONDS", SECONDS)
     monkeypatch.setattr(group_commit, "QUEUE_SECONDS", SECONDS)
-    asked: list[tuple[Question, Question | None]] = []
-    ask = PostgresLink.ask
+    asked: list[tuple[Query, Query | None]] = []
+    ask = PostgresLink.write
 
-    def noted(link: PostgresLink, write: Question, read: Question | None = None) -> Answers:
+    def noted(link: PostgresLink, write: Query, read: Query | None = None) -> Replies:
         asked.append((write, read))
         return ask(link, write, read)
 
-    monkeypatch.setattr(PostgresLink, "ask", noted)
+    monkeypatch.setattr(PostgresLink, "write", noted)
     with Bench(postgresql, postgresql_url, PATIENCE) as bench:
         yield Scene(bench, asked)
 
@@ -337,10 +337,10 @@ def test_a_large_write_is_not_sent_without_what_commits_it(
     """The library would send it in two parts; the second could come late."""
     version = scene.store.set(b"p", b"seen", b"value")
 
-    def refuse(*_: object) -> Answers:
+    def refuse(*_: object) -> Replies:
         raise AssertionError
 
-    monkeypatch.setattr(PostgresLink, "_ask_both", refuse)
+    monkeypatch.setattr(PostgresLink, "_write_and_read", refuse)
     large = bytes(PIPED_BYTES + 1)
     found = scene.store.write([Put(b"p", b"large", large, ABSENT)], SEEN)
     assert found == [(b"seen", b"value", version), None]

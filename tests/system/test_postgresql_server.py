@@ -229,12 +229,12 @@ def test_work_is_handed_over_only_while_a_server_is_far(postgresql_url: str) -> 
     def ask(times: int) -> int:
         before = len(handed_over)
         for _ in range(times):
-            assert link.look_up("SELECT 1::int4", ()).ntuples == 1
+            assert link.read("SELECT 1::int4", ()).ntuples == 1
         return len(handed_over) - before
 
     def work() -> None:
         call_before_waiting(lambda: handed_over.append(None))
-        assert link.look_up("SELECT 1::int4", ()).ntuples == 1  # it is prepared
+        assert link.read("SELECT 1::int4", ()).ntuples == 1  # it is prepared
         assert ask(20) == 0
         runtime.tick = 0.001
         ask(20)

@@ -105,8 +105,8 @@ def test_an_etcd_that_cannot_serve_is_refused(
 
 def test_an_old_cassandra_is_refused() -> None:
     with pytest.raises(ForeignStore, match=r"cassandra 3\.11\.4 is too old: 4\.0 or newer"):
-        _check_version(Mock(tell=lambda _: [("3.11.4",)]))
-    _check_version(Mock(tell=lambda _: [("4.0.1",)]))
+        _check_version(Mock(query=lambda _: [("3.11.4",)]))
+    _check_version(Mock(query=lambda _: [("4.0.1",)]))
 
 
 def test_a_node_of_galera_is_refused() -> None:

@@ -48,6 +48,12 @@ class Service:
             raise reply
         return reply
 
+    def __call__(self, **_: Any) -> "Service":
+        return self
+
+    def get_transport_class(self, _: str) -> Any:
+        return lambda **_: None
+
     execute_sql = commit = rollback = streaming_read = _answer
     get_database_ddl = update_database_ddl = _answer
 
@@ -55,10 +61,8 @@ class Service:
         return SimpleNamespace(name="session")
 
 
-def connection(service: Service) -> Connection:
-    return Connection(
-        lambda **_: service, lambda **_: None, emulator="127.0.0.1:1", database="spanner"
-    )
+def connection(service: Service) -> Connection[Any]:
+    return Connection(service, emulator="127.0.0.1:1", database="spanner")
 
 
 def cells(service: Service) -> SpannerCells:

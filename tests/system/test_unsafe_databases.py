@@ -1,6 +1,7 @@
 """A database that would lose what it acknowledged is refused when it is opened, and says why."""
 
 from collections.abc import Iterator
+from typing import Any
 
 import boto3
 import pytest
@@ -139,7 +140,7 @@ def test_another_table_of_dynamodb_is_refused() -> None:
 
 
 def test_a_global_table_with_eventual_consistency_is_refused() -> None:
-    table = {
+    table: Any = {
         "TableName": "lakebed",
         "AttributeDefinitions": [
             {"AttributeName": "p", "AttributeType": "B"},

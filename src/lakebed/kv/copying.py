@@ -25,9 +25,9 @@ import msgspec
 from lakebed.base.errors import quoted
 from lakebed.base.runtime import Runtime
 from lakebed.kv.errors import KVError, LimitExceeded, PredicateFailed
-from lakebed.kv.halt import HALT_KEY, Halt, Permit, Role, find_mark, read_mark
+from lakebed.kv.halt import HALT_KEY, Halt, Permit, Role, decode_halt, find_halt
 from lakebed.kv.schema import METADATA_PARTITION, SCHEMA_KEY
-from lakebed.kv.store import ABSENT, Item, Store, Version, puts
+from lakebed.kv.store import ABSENT, Item, Predicate, Store, puts
 
 CHUNK_KEYS: Final = 500
 CHUNK_BYTES: Final = 4 << 20
@@ -93,7 +93,7 @@ class StoreCopy:
                 differ in the end.
             StoreHalted: Another process works on this copy.
         """
-        source_mark, target_mark = self._mark()
+        source_flag, target_flag = self._halt_stores()
         self._wait()
         found = set()
         for partition in self.source.store.partitions():
@@ -104,17 +104,17 @@ class StoreCopy:
                 self._sync(partition)
         self.say("comparing both stores")
         self.counts.content_hash = self._compare()
-        self._finish(source_mark, target_mark)
+        self._finish(source_flag, target_flag)
         return self.counts
 
-    def _mark(self) -> tuple[Item, Item]:
+    def _halt_stores(self) -> tuple[Item, Item]:
         """Write the halt flags of this copy, and let this process write to the target."""
-        there, before = find_mark(self.source.store), find_mark(self.target.store)
-        if before is None:
+        source_flag, target_flag = find_halt(self.source.store), find_halt(self.target.store)
+        if target_flag is None:
             self._check_empty()
-        halt = self._halt_of_source(there, before)
-        if there is None or there.value != halt.encode():
-            there = _put_mark(self.source.store, halt, there)
+        halt = self._halt_of_source(source_flag, target_flag)
+        if source_flag is None or source_flag.value != halt.encode():
+            source_flag = _write_halt(self.source.store, halt, source_flag)
             self.say(f"{self.source.name} is now read-only")
         target_halt = Halt(
             role=Role.TARGET,
@@ -123,14 +123,14 @@ class StoreCopy:
             other=self.source.name,
             since=self.runtime.now(),
         )
-        target_mark = _put_mark(self.target.store, target_halt, before)
-        self.target.permit.mark = target_mark.value
-        return there, target_mark
+        target_flag = _write_halt(self.target.store, target_halt, target_flag)
+        self.target.permit.flag = target_flag.value
+        return source_flag, target_flag
 
-    def _halt_of_source(self, there: Item | None, before: Item | None) -> Halt:
+    def _halt_of_source(self, source_flag: Item | None, target_flag: Item | None) -> Halt:
         """Return the source's existing or new flag; raise if it belongs to another copy."""
-        source = None if there is None else read_mark(there.value)
-        target = None if before is None else read_mark(before.value)
+        source = None if source_flag is None else decode_halt(source_flag.value)
+        target = None if target_flag is None else decode_halt(target_flag.value)
         if target is not None and (target.role is Role.SOURCE or target.finished):
             raise CopyRefused(f"cannot copy to {self.target.name}: {target.explain()}")
         if source is None or not source.halts:
@@ -165,10 +165,10 @@ class StoreCopy:
                         " another ?namespace="
                     )
 
-    def _finish(self, source_mark: Item, target_mark: Item) -> None:
-        for side, mark in ((self.source, source_mark), (self.target, target_mark)):
-            halt = msgspec.structs.replace(read_mark(mark.value), finished=True)
-            _put_mark(side.store, halt, mark)
+    def _finish(self, source_flag: Item, target_flag: Item) -> None:
+        for side, flag in ((self.source, source_flag), (self.target, target_flag)):
+            halt = msgspec.structs.replace(decode_halt(flag.value), finished=True)
+            _write_halt(side.store, halt, flag)
 
     def _wait(self) -> None:
         """Wait until no process that has not seen the flags can still be writing."""
@@ -269,13 +269,13 @@ def release(side: CopySide) -> Halt:
     Raises:
         CopyRefused: The store has no halt flag, or is an unfinished copy, which must not be used.
     """
-    mark = find_mark(side.store)
-    halt = None if mark is None else read_mark(mark.value)
-    if mark is None or halt is None or not halt.halts:
+    flag = find_halt(side.store)
+    halt = None if flag is None else decode_halt(flag.value)
+    if flag is None or halt is None or not halt.halts:
         raise CopyRefused(f"{side.name} is not halted: nothing to release")
     if halt.role is Role.TARGET:
         raise CopyRefused(f"{side.name} cannot be released: {halt.explain()}")
-    side.store.delete(METADATA_PARTITION, HALT_KEY, mark.predicate)
+    side.store.delete(METADATA_PARTITION, HALT_KEY, flag.predicate)
     return halt
 
 
@@ -304,11 +304,11 @@ def _check_is_lakebeds(side: CopySide) -> None:
         )
 
 
-def _put_mark(store: Store, halt: Halt, before: Item | None) -> Item:
-    predicate: Version | None = None if before is None else before.predicate
+def _write_halt(store: Store, halt: Halt, current: Item | None) -> Item:
+    predicate: Predicate = ABSENT if current is None else current.predicate
     value = halt.encode()
     try:
-        version = store.set(METADATA_PARTITION, HALT_KEY, value, predicate or ABSENT)
+        version = store.set(METADATA_PARTITION, HALT_KEY, value, predicate)
     except PredicateFailed as error:
         raise CopyRefused(_OVERTAKEN) from error
     return Item(HALT_KEY, value, version)

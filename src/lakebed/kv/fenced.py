@@ -89,7 +89,7 @@ EXIT_CODE: Final = 70
 _LOGGER: Final = logging.getLogger(__name__)
 
 
-class Seen(NamedTuple):
+class Expected(NamedTuple):
     """Version and stamp that a writer expects under a key."""
 
     version: Version
@@ -110,15 +110,16 @@ class Cell:
     """Expiry time of a tombstone, in seconds since 1970; None: never, or not a tombstone."""
 
     @property
-    def seen(self) -> Seen:
-        return Seen(self.version, self.stamp)
+    def expected(self) -> Expected:
+        return Expected(self.version, self.stamp)
 
 
 class CellDatabase(ABC):
     """A database that can compare-and-swap single keys; implemented by drivers.
 
-    Arguments are already checked. Errors are those of `lakebed.kv.errors`. A failed call must not
-    be retried internally, neither by the driver nor by its library.
+    Arguments are already checked. Errors are those of `lakebed.kv.errors`: reads raise
+    `StoreUnavailable` if the database does not answer. A failed call must not be retried
+    internally, neither by the driver nor by its library.
     """
 
     name: str
@@ -135,11 +136,7 @@ class CellDatabase(ABC):
 
     @abstractmethod
     def read(self, partition: bytes, key: bytes) -> Cell | None:
-        """Return the cell of a key, or None; it reflects every swap answered before.
-
-        Raises:
-            StoreUnavailable: The database did not answer.
-        """
+        """Return the cell of a key, or None; it reflects every swap answered before."""
 
     @abstractmethod
     def swap(self, partition: bytes, key: bytes, stamp: bytes | None, new: Cell) -> Cell | None:
@@ -171,9 +168,6 @@ class CellDatabase(ABC):
 
         Returns:
             The cells in key order, and the next start; None at the end of the partition.
-
-        Raises:
-            StoreUnavailable: The database did not answer.
         """
 
     @abstractmethod
@@ -181,9 +175,6 @@ class CellDatabase(ABC):
         """Return a page of partitions and the next cursor, as `Store.partition_page`.
 
         Partitions with only tombstones may be included.
-
-        Raises:
-            StoreUnavailable: The database did not answer.
         """
 
     @abstractmethod
@@ -191,7 +182,7 @@ class CellDatabase(ABC):
         """Release the resources; no call follows."""
 
 
-class _Fate(Enum):
+class _Outcome(Enum):
     """Outcome of a request whose reply was lost, once it can no longer be applied."""
 
     APPLIED = auto()
@@ -254,12 +245,12 @@ class FencedStore(Store):
                 # Most keys are new: trying a create first saves a read.
                 self._write(partition, key, None, new, lambda _: True)
             elif predicate is ABSENT:
-                self._write(partition, key, None, new, lambda there: not _lives(there))
+                self._write(partition, key, None, new, lambda current: not _is_live(current))
             elif predicate is EXISTS:
                 cell = self._cells.read(partition, key)
-                if cell is None or not _lives(cell):
+                if cell is None or not _is_live(cell):
                     raise PredicateFailed(partition, key)
-                self._write(partition, key, cell.seen, new, _lives)
+                self._write(partition, key, cell.expected, new, _is_live)
             else:
                 self._replace(partition, key, predicate, new)
         return mark
@@ -271,9 +262,9 @@ class FencedStore(Store):
                 self._replace(partition, key, predicate, self._tombstone())
                 return
             cell = self._cells.read(partition, key)
-            if cell is not None and _lives(cell):
+            if cell is not None and _is_live(cell):
                 with suppress(PredicateFailed):  # another caller deleted it
-                    self._write(partition, key, cell.seen, self._tombstone(), _lives)
+                    self._write(partition, key, cell.expected, self._tombstone(), _is_live)
 
     def scan_page(
         self, partition: bytes, start: bytes, limit: int, end: bytes | None = None
@@ -326,7 +317,7 @@ class FencedStore(Store):
         with self._lifetime.call(partition):
             page, after = self._cells.page(partition, start, limit)
             tombstones = [
-                (key, cell) for key, cell in page if not _lives(cell) and not (end and key >= end)
+                (key, cell) for key, cell in page if not _is_live(cell) and not (end and key >= end)
             ]
             self._runtime.map_parallel(erase, tombstones, limit=BULK_PARALLEL)
         return None if after is None or (end and after >= end) else after
@@ -353,79 +344,89 @@ class FencedStore(Store):
         at: bytes | None = start
         while at is not None and len(found) < limit:
             page, at = self._cells.page(partition, at, max(limit - len(found), FIRST_PAGE))
-            found += [(key, cell) for key, cell in page if _lives(cell)]
+            found += [(key, cell) for key, cell in page if _is_live(cell)]
             if end is not None and page and page[-1][0] >= end:
                 return [(key, cell) for key, cell in found[:limit] if key < end]
         return found[:limit]
 
     def _replace(self, partition: bytes, key: bytes, version: Version, new: Cell) -> None:
-        def is_that_write(there: Cell | None) -> bool:
-            return there is not None and _lives(there) and there.version == version
+        def is_that_write(current: Cell | None) -> bool:
+            return current is not None and _is_live(current) and current.version == version
 
         # An untouched cell, the common case, has its version as stamp.
-        self._write(partition, key, Seen(version, version), new, is_that_write)
+        self._write(partition, key, Expected(version, version), new, is_that_write)
 
     def _write(
         self,
         partition: bytes,
         key: bytes,
-        seen: Seen | None,
+        expected: Expected | None,
         new: Cell,
         holds: Callable[[Cell | None], bool],
     ) -> None:
         """Swap a cell in, retrying with the current stamp while the predicate holds."""
         for _ in range(RACES):
-            there = self._swap(partition, key, seen, new)
-            if there is not None and there.version == new.version:
+            current = self._swap(partition, key, expected, new)
+            if current is not None and current.version == new.version:
                 return
-            if not holds(there):
+            if not holds(current):
                 raise PredicateFailed(partition, key)
-            seen = None if there is None else there.seen
+            expected = None if current is None else current.expected
         raise StoreUnavailable(
             f"gave up after {RACES} conflicts with other writers of key {quoted(key)}"
         )
 
-    def _swap(self, partition: bytes, key: bytes, seen: Seen | None, new: Cell) -> Cell | None:
+    def _swap(
+        self, partition: bytes, key: bytes, expected: Expected | None, new: Cell
+    ) -> Cell | None:
         """Swap once; if the call raises, the request will not be applied afterwards."""
         begun = self._runtime.monotonic()
         try:
-            return self._cells.swap(partition, key, None if seen is None else seen.stamp, new)
+            return self._cells.swap(
+                partition, key, None if expected is None else expected.stamp, new
+            )
         except StoreUnavailable:
             raise
         except OutcomeUnknown as error:
             # Log the text only: a stored log record with the exception would keep connections open.
             _LOGGER.warning("lost the reply to a write of key %s: %s", quoted(key), str(error))
-            fate = self._fence(partition, key, seen, new, begun)
-            if fate is _Fate.APPLIED:
+            outcome = self._fence(partition, key, expected, new, begun)
+            if outcome is _Outcome.APPLIED:
                 return new
-            if fate is _Fate.NEVER:
+            if outcome is _Outcome.NEVER:
                 raise StoreUnavailable(
                     f"{error}; the write was not applied, and will not be"
                 ) from error
             raise
         except BaseException:
             # Ctrl-C, or a signal handler that raises: the write must not be applied later.
-            self._fence(partition, key, seen, new, begun)
+            self._fence(partition, key, expected, new, begun)
             raise
 
     def _fence(
-        self, partition: bytes, key: bytes, seen: Seen | None, lost: Cell, begun: float
-    ) -> _Fate:
+        self, partition: bytes, key: bytes, expected: Expected | None, lost: Cell, begun: float
+    ) -> _Outcome:
         """Return when a lost request was applied or can no longer be applied."""
         give_up_at = self._runtime.monotonic() + FENCE_SECONDS
         pause = FIRST_PAUSE_SECONDS
         touches: set[bytes] = set()
         while True:
             try:
-                there = self._cells.read(partition, key)
-                fate = self._judge(there, seen, lost, touches)
-                if fate is _Fate.NEVER and seen is None and self._may_have_gone(begun):
-                    return _Fate.UNKNOWN
-                if fate is not None:
-                    return fate
-                touched = self._touched(there)
+                current = self._cells.read(partition, key)
+                outcome = self._determine_outcome(current, expected, lost, touches)
+                if (
+                    outcome is _Outcome.NEVER
+                    and expected is None
+                    and self._tombstone_may_have_expired(begun)
+                ):
+                    return _Outcome.UNKNOWN
+                if outcome is not None:
+                    return outcome
+                touched = self._touched(current)
                 touches.add(touched.stamp)
-                self._cells.swap(partition, key, None if there is None else there.stamp, touched)
+                self._cells.swap(
+                    partition, key, None if current is None else current.stamp, touched
+                )
             except OutcomeUnknown as error:
                 if self._runtime.monotonic() >= give_up_at:
                     _LOGGER.critical(
@@ -439,29 +440,37 @@ class FencedStore(Store):
                 self._runtime.sleep(pause * (0.5 + self._runtime.random()))
                 pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
 
-    def _judge(
-        self, there: Cell | None, seen: Seen | None, lost: Cell, touches: AbstractSet[bytes]
-    ) -> _Fate | None:
+    def _determine_outcome(
+        self,
+        current: Cell | None,
+        expected: Expected | None,
+        lost: Cell,
+        touches: AbstractSet[bytes],
+    ) -> _Outcome | None:
         """Return the outcome of a lost request, by the current cell; None: it may still be applied.
 
         The effect of a touch is read here in the next round, so a touch needs no reply.
         """
-        if there is not None and there.version == lost.version:
-            return _Fate.APPLIED
-        if there is None:
+        if current is not None and current.version == lost.version:
+            return _Outcome.APPLIED
+        if current is None:
             # The cell was deleted and the tombstone removed: a request with a stamp cannot match.
-            return None if seen is None else _Fate.UNKNOWN
-        if there.stamp in touches:
-            return _Fate.UNKNOWN if seen is None and there.version not in touches else _Fate.NEVER
-        if seen is None:
+            return None if expected is None else _Outcome.UNKNOWN
+        if current.stamp in touches:
+            return (
+                _Outcome.UNKNOWN
+                if expected is None and current.version not in touches
+                else _Outcome.NEVER
+            )
+        if expected is None:
             # The tombstone may be an old one, and be removed before the request is applied.
-            return _Fate.UNKNOWN if _lives(there) else None
-        if there.stamp == seen.stamp:
+            return _Outcome.UNKNOWN if _is_live(current) else None
+        if current.stamp == expected.stamp:
             return None
         # Another process's touch keeps the version: nothing was applied.
-        return _Fate.NEVER if there.version == seen.version else _Fate.UNKNOWN
+        return _Outcome.NEVER if current.version == expected.version else _Outcome.UNKNOWN
 
-    def _may_have_gone(self, begun: float) -> bool:
+    def _tombstone_may_have_expired(self, begun: float) -> bool:
         """Return whether a tombstone may have been created and removed since, as during a suspend.
 
         Then a missing key may have existed meanwhile.
@@ -471,13 +480,13 @@ class FencedStore(Store):
             keep = ERASED_SECONDS if keep is None else min(keep, ERASED_SECONDS)
         return keep is not None and self._runtime.monotonic() - begun > keep / 2
 
-    def _touched(self, there: Cell | None) -> Cell:
+    def _touched(self, current: Cell | None) -> Cell:
         """Return the same cell with a new stamp; a tombstone for a missing cell."""
-        if there is None:
+        if current is None:
             return self._tombstone()
         mark = new_version(self._runtime)
-        return replace(there, stamp=mark, expires=None if _lives(there) else self._expiry())
+        return replace(current, stamp=mark, expires=None if _is_live(current) else self._expiry())
 
 
-def _lives(cell: Cell | None) -> bool:
+def _is_live(cell: Cell | None) -> bool:
     return cell is not None and cell.value is not None

@@ -91,20 +91,20 @@ class Halt(msgspec.Struct, frozen=True, kw_only=True):
 class Permit:
     """Permission of a process to write to a store."""
 
-    mark: bytes | None = None
+    flag: bytes | None = None
     """The value that the halt flag must have; None: no flag that stops writes."""
     reads_only: bool = False
 
 
-def find_mark(store: Store, front: bytes = b"") -> Item | None:
+def find_halt(store: Store, prefix: bytes = b"") -> Item | None:
     """Return the item of the halt flag, or None if the store has none."""
     try:
-        return store.get(front + METADATA_PARTITION, HALT_KEY)
+        return store.get(prefix + METADATA_PARTITION, HALT_KEY)
     except KeyNotFound:
         return None
 
 
-def read_mark(value: bytes) -> Halt:
+def decode_halt(value: bytes) -> Halt:
     """Decode a halt flag.
 
     Raises:
@@ -125,6 +125,6 @@ def check_not_halted(store: Store) -> None:
     Raises:
         StoreHalted: Writes are halted.
     """
-    mark = find_mark(store)
-    if mark is not None and (halt := read_mark(mark.value)).halts:
+    flag = find_halt(store)
+    if flag is not None and (halt := decode_halt(flag.value)).halts:
         raise StoreHalted(halt.explain())

@@ -13,6 +13,16 @@ OVERHEAD_BYTES: Final = 64
 """Size of a key in a request in addition to its bytes."""
 
 
+@contextmanager
+def closing_on_error(close: Callable[[], object]) -> Iterator[None]:
+    """Call `close` if the block raises, as for an object that is being constructed."""
+    try:
+        yield
+    except BaseException:
+        close()
+        raise
+
+
 class Lifetime:
     """The time between opening and closing a store, in the process that opened it.
 

@@ -46,8 +46,8 @@ from lakebed.kv.errors import (
     StoreHalted,
     StoreUnavailable,
 )
-from lakebed.kv.halt import CHECK_SECONDS, HALT_KEY, Permit, find_mark, read_mark
-from lakebed.kv.retries import Budget, Tries
+from lakebed.kv.halt import CHECK_SECONDS, HALT_KEY, Permit, decode_halt, find_halt
+from lakebed.kv.retries import Budget, Retries
 from lakebed.kv.schema import METADATA_PARTITION
 from lakebed.kv.store import (
     ANY,
@@ -96,14 +96,14 @@ class HaltCheck:
     The flag itself may be written at any time: its writer compares it with the previous one.
     """
 
-    def __init__(self, store: Store, runtime: Runtime, permit: Permit, front: bytes = b"") -> None:
+    def __init__(self, store: Store, runtime: Runtime, permit: Permit, prefix: bytes = b"") -> None:
         self._store = store
         self._clock = runtime.monotonic
         self._permit = permit
-        self._front = front
+        self._prefix = prefix
         """Prefix of all partitions."""
         self._expected: bytes | None = None
-        self._looked_at = float("-inf")
+        self._checked_at = float("-inf")
 
     def check(self, places: Sequence[tuple[bytes, bytes]]) -> None:
         """Check that this process may write to these partitions and keys.
@@ -113,25 +113,25 @@ class HaltCheck:
         """
         if self._permit.reads_only:
             raise StoreHalted("this store was opened read-only")
-        expected = self._permit.mark
+        expected = self._permit.flag
         # Take the time before reading the flag: it may be written right after the read.
         now = self._clock()
-        if expected == self._expected and now - self._looked_at < CHECK_SECONDS:
+        if expected == self._expected and now - self._checked_at < CHECK_SECONDS:
             return
         if all(place == (METADATA_PARTITION, HALT_KEY) for place in places):
             return
-        mark = find_mark(self._store, self._front)
+        flag = find_halt(self._store, self._prefix)
         if expected is None:
-            refused = mark is not None and read_mark(mark.value).halts
+            refused = flag is not None and decode_halt(flag.value).halts
         else:
-            refused = mark is None or mark.value != expected
+            refused = flag is None or flag.value != expected
         if refused:
-            raise StoreHalted(_reason(mark))
-        self._expected, self._looked_at = expected, now
+            raise StoreHalted(_reason(flag))
+        self._expected, self._checked_at = expected, now
 
 
 def _reason(found: Item | None) -> str:
-    halt = None if found is None else read_mark(found.value)
+    halt = None if found is None else decode_halt(found.value)
     if halt is None or not halt.halts:
         return "this copy was completed by another run, or cancelled"
     return halt.explain()
@@ -162,12 +162,12 @@ class ManagedStore(Store):
         self._runtime = runtime
         self._clock = runtime.monotonic
         self._budget = Budget(runtime)
-        self._front = b""
+        self._prefix = b""
         if namespace is not None:
-            self._front = NAMESPACE_MARK + namespace.encode() + b"\x00"
-            room = driver.limits.partition_bytes - len(self._front)
+            self._prefix = NAMESPACE_MARK + namespace.encode() + b"\x00"
+            room = driver.limits.partition_bytes - len(self._prefix)
             self.limits = replace(driver.limits, partition_bytes=room)
-        self._halt = None if permit is None else HaltCheck(driver, runtime, permit, self._front)
+        self._halt = None if permit is None else HaltCheck(driver, runtime, permit, self._prefix)
         self._observe = {each: _SECONDS.labels(each, driver.name).observe for each in OPERATIONS}
 
     def get(self, partition: bytes, key: bytes) -> Item:
@@ -185,7 +185,7 @@ class ManagedStore(Store):
     def partition_page(self, cursor: bytes) -> tuple[list[bytes], bytes | None]:
         page, after = self._repeat("partition_page", (), self.driver.partition_page, cursor)
         return [
-            each.removeprefix(self._front) for each in page if each.startswith(self._front)
+            each.removeprefix(self._prefix) for each in page if each.startswith(self._prefix)
         ], after
 
     def set(
@@ -249,13 +249,13 @@ class ManagedStore(Store):
     ) -> ResultT:
         """Make a call, and retry after `StoreUnavailable`."""
         begun = self._clock()
-        tries: Tries | None = None
+        retries: Retries | None = None
         while True:
             try:
-                return self._try(operation, places, call, *args, **kwargs)
+                return self._attempt(operation, places, call, *args, **kwargs)
             except StoreUnavailable as error:
-                tries = tries or self._tries(operation, begun)
-                tries.pause_or_raise(error)
+                retries = retries or self._retries(operation, begun)
+                retries.pause_or_raise(error)
 
     def _write(
         self,
@@ -273,10 +273,10 @@ class ManagedStore(Store):
             OutcomeUnknown: The write may have been applied, or its retries are exhausted.
         """
         begun = self._clock()
-        tries: Tries | None = None
+        retries: Retries | None = None
         while True:
             try:
-                return self._try(operation, (place,), call)
+                return self._attempt(operation, (place,), call)
             except OutcomeUnknown as error:
                 if not isinstance(error, StoreUnavailable):
                     there = self._read_back(place, error)
@@ -286,8 +286,8 @@ class ManagedStore(Store):
                         if applied:
                             return None
                         raise
-                tries = tries or self._tries(operation, begun)
-                tries.pause_or_raise(error)
+                retries = retries or self._retries(operation, begun)
+                retries.pause_or_raise(error)
 
     def _was_applied(
         self, predicate: Predicate, version: Version | None, there: Item | None
@@ -301,23 +301,23 @@ class ManagedStore(Store):
 
     def _read_back(self, place: Place, error: OutcomeUnknown) -> Item | None:
         partition, key = self._inside(place[0]), place[1]
-        tries: Tries | None = None
+        retries: Retries | None = None
         while True:
             try:
-                return self._try("get", (), self.driver.get, partition, key)
+                return self._attempt("get", (), self.driver.get, partition, key)
             except KeyNotFound:
                 return None
             except StoreClosed:
                 raise error from None
             except StoreUnavailable as unanswered:
-                tries = tries or self._tries("get", self._clock(), patient=True)
+                retries = retries or self._retries("get", self._clock(), patient=True)
                 with still_unknown(error):
-                    tries.pause_or_raise(unanswered)
+                    retries.pause_or_raise(unanswered)
 
-    def _tries(self, operation: str, begun: float, *, patient: bool = False) -> Tries:
-        return Tries(self._runtime, self._budget, operation, begun, patient=patient)
+    def _retries(self, operation: str, begun: float, *, patient: bool = False) -> Retries:
+        return Retries(self._runtime, self._budget, operation, begun, patient=patient)
 
-    def _try(
+    def _attempt(
         self,
         operation: str,
         places: Sequence[Place],
@@ -338,21 +338,21 @@ class ManagedStore(Store):
         except KVError as error:
             if not isinstance(error, KeyNotFound):
                 _ERRORS.labels(operation, self.name, error.kind).inc()
-            if self._front and isinstance(error, KeyNotFound | PredicateFailed):
+            if self._prefix and isinstance(error, KeyNotFound | PredicateFailed):
                 # Restore the partition name used by the caller.
-                raise type(error)(error.partition.removeprefix(self._front), error.key) from None
+                raise type(error)(error.partition.removeprefix(self._prefix), error.key) from None
             raise
         finally:
             self._observe[operation](self._clock() - begun)
 
     def _inside(self, partition: bytes) -> bytes:
-        if not self._front:
+        if not self._prefix:
             return partition
         self.limits.check_partition(partition)
-        return self._front + partition
+        return self._prefix + partition
 
     def _all_inside(self, places: Sequence[Place]) -> Sequence[Place]:
-        return [(self._inside(of), key) for of, key in places] if self._front else places
+        return [(self._inside(of), key) for of, key in places] if self._prefix else places
 
 
 def _log_lost(operation: str, place: Place, error: OutcomeUnknown, *, applied: bool | None) -> None:

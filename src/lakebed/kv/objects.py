@@ -24,8 +24,8 @@ from typing import Final, NamedTuple
 
 from lakebed.base.runtime import Runtime
 from lakebed.kv.errors import OutcomeUnknown, StoreUnavailable
+from lakebed.kv.etags import ETagCells
 from lakebed.kv.fenced import Cell
-from lakebed.kv.marked import MarkedCells
 from lakebed.kv.store import VERSION_BYTES, Limits, Version
 
 TOMBSTONE_SECONDS: Final = 7 * 24 * 3600.0
@@ -63,11 +63,11 @@ class Found(NamedTuple):
 
     name: str
     metadata: Mapping[str, str]
-    mark: str
+    etag: str
     """The ETag or generation compared by the service: unique for each content."""
 
 
-class ObjectCells(MarkedCells):
+class ObjectCells(ETagCells):
     """The objects of a bucket; a driver implements the requests."""
 
     # A name has 1,024 characters: 340 for the partition, one separator, 680 for the key.
@@ -94,7 +94,7 @@ class ObjectCells(MarkedCells):
 
     @abstractmethod
     def _put(
-        self, name: str, mark: str | None, metadata: dict[str, str], body: bytes
+        self, name: str, etag: str | None, metadata: dict[str, str], body: bytes
     ) -> str | None:
         """Write an object if it has this ETag; None: if it does not exist.
 
@@ -114,7 +114,7 @@ class ObjectCells(MarkedCells):
         """Return a page of a listing from `first`, and the next token. Raises as `_head`."""
 
     @abstractmethod
-    def _remove(self, name: str, mark: str) -> None:
+    def _remove(self, name: str, etag: str) -> None:
         """Delete an object if it still has this ETag.
 
         Raises:
@@ -138,16 +138,16 @@ class ObjectCells(MarkedCells):
         return self._cells(partition, listed), listed[-1][0] + b"\x00"
 
     def erase(self, partition: bytes, key: bytes, stamp: bytes) -> None:
-        mark = self._marks.get(stamp)
-        if mark is None:
+        etag = self._etags.get(stamp)
+        if etag is None:
             found = self._find(partition, key)
             if found is None or found[0].stamp != stamp:
                 return
-            mark = found[1]
-        self._remove(object_name(partition, key), mark)
+            etag = found[1]
+        self._remove(object_name(partition, key), etag)
 
-    def _write(self, partition: bytes, key: bytes, mark: str | None, new: Cell) -> str | None:
-        return self._put(object_name(partition, key), mark, *stored(new))
+    def _write(self, partition: bytes, key: bytes, etag: str | None, new: Cell) -> str | None:
+        return self._put(object_name(partition, key), etag, *stored(new))
 
     def _find(self, partition: bytes, key: bytes) -> tuple[Cell, str] | None:
         name = object_name(partition, key)
@@ -157,10 +157,10 @@ class ObjectCells(MarkedCells):
                 return None
             cell, is_large = parse(found.metadata)
             if not is_large:
-                return cell, found.mark
+                return cell, found.etag
             body = self._body(found)
             if body is not None:
-                return replace(cell, value=body), found.mark
+                return replace(cell, value=body), found.etag
         raise StoreUnavailable("a large value was overwritten repeatedly while it was read")
 
     def _cells(
@@ -170,14 +170,14 @@ class ObjectCells(MarkedCells):
 
         def remove_old(found: Found) -> None:
             with suppress(OutcomeUnknown):  # a later page removes it
-                self._remove(found.name, found.mark)
+                self._remove(found.name, found.etag)
 
         cells: dict[bytes, Cell | None] = {}
         large: list[bytes] = []
         old: list[Found] = []
         for key, found in listed:
             cells[key], is_large = cell, _ = parse(found.metadata)
-            self._remember(cell, found.mark)
+            self._remember(cell, found.etag)
             if is_large:
                 large.append(key)
             elif cell.expires is not None and cell.expires < self._runtime.now():

@@ -1,9 +1,9 @@
 """Connection pool of a store; it grows on demand.
 
 A call waits at most `TAKE_SECONDS` for a new connection; after a failure to connect,
-`TAKE_AGAIN_SECONDS`. Then it fails without having changed anything, so callers soon see that a
+`RETAKE_SECONDS`. Then it fails without having changed anything, so callers soon see that a
 database is down. If the database is reachable but all connections are busy, a call waits up to
-`TURN_SECONDS` for a returned connection.
+`BUSY_SECONDS` for a returned connection.
 
 Each connection is made by its own thread, which continues after the call has given up. If it
 succeeds later, the next call gets the connection.
@@ -29,8 +29,8 @@ POOL_SIZE: Final = 20
 TAKE_SECONDS: Final = 2.5
 """Enough for a second host if the first does not answer: each gets up to two seconds."""
 
-TAKE_AGAIN_SECONDS: Final = 1.0
-TURN_SECONDS: Final = 10.0
+RETAKE_SECONDS: Final = 1.0
+BUSY_SECONDS: Final = 10.0
 
 _LOGGER: Final = logging.getLogger(__name__)
 
@@ -95,7 +95,7 @@ class Pool(Generic[LinkT]):
             return link
         connect_by = monotonic() + (seconds or self._connect_seconds())
         if link is None:
-            link = self._wait_for_turn(connect_by, seconds or TURN_SECONDS)
+            link = self._wait_for_connection(connect_by, seconds or BUSY_SECONDS)
             if link is not None and link.is_usable():
                 return link
         if link is not None:
@@ -115,7 +115,7 @@ class Pool(Generic[LinkT]):
             raise StoreClosed("the store was opened in another process")
 
     def _connect_seconds(self) -> float:
-        return TAKE_SECONDS if self._is_reachable else TAKE_AGAIN_SECONDS
+        return TAKE_SECONDS if self._is_reachable else RETAKE_SECONDS
 
     def give_back(self, taken: LinkT, kept: LinkT | None) -> None:
         """Return a connection, or its replacement, or None if it is broken."""
@@ -162,12 +162,12 @@ class Pool(Generic[LinkT]):
             with self._changed:
                 self._changed.notify()
 
-    def _wait_for_turn(self, connect_by: float, seconds: float) -> LinkT | None:
+    def _wait_for_connection(self, connect_by: float, seconds: float) -> LinkT | None:
         """Wait for an idle connection or a free slot; return the connection, or None for a slot.
 
         If the server becomes unreachable meanwhile, the wait ends at `connect_by`.
         """
-        with self._changed, self._said_to_wait():
+        with self._changed, self._counted_as_waiting():
             give_up_at = monotonic() + seconds
             while True:
                 if self._closed:
@@ -192,7 +192,7 @@ class Pool(Generic[LinkT]):
                 )
 
     @contextmanager
-    def _said_to_wait(self) -> Iterator[None]:
+    def _counted_as_waiting(self) -> Iterator[None]:
         self._waiting += 1
         try:
             yield

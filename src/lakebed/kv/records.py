@@ -43,7 +43,7 @@ class RecordKind(Generic[MessageT]):
     check: Callable[[bytes, MessageT], object] | None = None
     """Called with the name and message of a record; raises ValueError if they are inconsistent."""
 
-    def check_whole(self, name: bytes, message: MessageT) -> None:
+    def validate(self, name: bytes, message: MessageT) -> None:
         """Raise ValueError if a decoded record is damaged."""
         for field in self.needs:
             if not getattr(message, field):
@@ -64,7 +64,10 @@ class Record(Generic[MessageT]):
 
 
 class Records(Generic[MessageT]):
-    """The records of one kind in one partition. Every method raises what `Store` raises."""
+    """The records of one kind in one partition.
+
+    Methods raise what `Store` raises; reads also raise `CorruptRecord` for a damaged record.
+    """
 
     def __init__(self, store: Store, kind: RecordKind[MessageT], partition: bytes) -> None:
         self._store = store
@@ -78,16 +81,11 @@ class Records(Generic[MessageT]):
 
         Raises:
             KeyNotFound: No record has this name.
-            CorruptRecord: The value is not such a message.
         """
         return self.decode(self._store.get(*self.place(name)))
 
     def find(self, name: bytes) -> Record[MessageT] | None:
-        """Return a record, or None if no record has this name.
-
-        Raises:
-            CorruptRecord: The value is not such a message.
-        """
+        """Return a record, or None if no record has this name."""
         try:
             return self.get(name)
         except KeyNotFound:
@@ -172,11 +170,7 @@ class Records(Generic[MessageT]):
     def scan(
         self, *, prefix: bytes = b"", start: bytes = b"", limit: int | None = None
     ) -> Iterator[Record[MessageT]]:
-        """Iterate over the records whose names begin with `prefix`, from `start` (included).
-
-        Raises:
-            CorruptRecord: A value is not such a message.
-        """
+        """Iterate over the records whose names begin with `prefix`, from `start` (included)."""
         for item in self._items(prefix, start, limit):
             yield self.decode(item)
 
@@ -221,16 +215,12 @@ class Records(Generic[MessageT]):
         return self._partition, self._kind.prefix + name
 
     def decode(self, item: Item) -> Record[MessageT]:
-        """Return an item of `Store.get_many` or `Store.scan` as a record.
-
-        Raises:
-            CorruptRecord: The value is not such a message.
-        """
+        """Return an item of `Store.get_many` or `Store.scan` as a record."""
         kind = self._kind
         message, name = kind.message(), item.key[len(kind.prefix) :]
         try:
             message.ParseFromString(item.value)
-            kind.check_whole(name, message)
+            kind.validate(name, message)
         except (DecodeError, ValueError) as error:
             raise CorruptRecord(
                 f"key {quoted(item.key)} in partition {quoted(self._partition)} is not a valid"

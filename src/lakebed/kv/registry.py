@@ -10,10 +10,11 @@ from lakebed.base.errors import MissingExtraError
 from lakebed.base.runtime import Runtime, ThreadRuntime
 from lakebed.kv.errors import InvalidArgument
 from lakebed.kv.halt import Permit, check_not_halted
+from lakebed.kv.lifetime import closing_on_error
 from lakebed.kv.managed import ManagedStore
 from lakebed.kv.schema import check_schema
 from lakebed.kv.store import Store
-from lakebed.kv.urls import check_credentials, take_namespace
+from lakebed.kv.urls import check_credentials, split_namespace
 
 _LOGGER: Final = logging.getLogger(__name__)
 
@@ -46,7 +47,7 @@ _DRIVERS: Final = MappingProxyType(
     }
 )
 
-_OF_ONE_PROCESS: Final = frozenset({"memory", "rocksdb"})
+_SINGLE_PROCESS: Final = frozenset({"memory", "rocksdb"})
 _EXPERIMENTAL: Final = frozenset({"spanner", "foundationdb"})
 """Drivers that were never run against the database itself."""
 
@@ -78,7 +79,7 @@ def open_store(url: str, *, runtime: Runtime | None = None, permit: Permit | Non
         StoreUnavailable: The database cannot be reached.
     """
     runtime = runtime or ThreadRuntime()
-    url, namespace = take_namespace(url)
+    url, namespace = split_namespace(url)
     inner = _load_driver(url)(url, runtime)
     if inner.name in _EXPERIMENTAL:
         _LOGGER.warning(
@@ -87,13 +88,10 @@ def open_store(url: str, *, runtime: Runtime | None = None, permit: Permit | Non
             inner.name,
         )
     store = ManagedStore(inner, runtime, permit=permit or Permit(), namespace=namespace)
-    try:
+    with closing_on_error(store.close):
         if permit is None:
             check_not_halted(store)
             check_schema(store)
-    except BaseException:
-        store.close()
-        raise
     _LOGGER.debug("opened a key-value store: %s", store.name)
     return store
 
@@ -105,12 +103,12 @@ def check_url(url: str) -> None:
         InvalidArgument: The URL is malformed, or has an unknown scheme.
         MissingExtraError: The driver's extra is not installed.
     """
-    _load_driver(take_namespace(url)[0])
+    _load_driver(split_namespace(url)[0])
 
 
 def serves_one_process(url: str) -> bool:
     """Return whether the store can be used by only one process at a time."""
-    return url.partition(":")[0] in _OF_ONE_PROCESS
+    return url.partition(":")[0] in _SINGLE_PROCESS
 
 
 def _load_driver(url: str) -> OpenDriver:

@@ -59,7 +59,7 @@ class Budget:
             return True
 
 
-class Tries:
+class Retries:
     """Retries of one call, created after its first failure."""
 
     def __init__(

@@ -26,7 +26,7 @@ from enum import Enum
 from functools import partial
 from itertools import chain
 from operator import itemgetter
-from typing import Final, Literal, NamedTuple, NewType, Self
+from typing import Final, Literal, NamedTuple, NewType, Self, cast
 
 from lakebed.base.runtime import Runtime
 from lakebed.kv.errors import (
@@ -104,6 +104,13 @@ def _shown(predicate: object) -> str:
     return "nothing" if predicate is None else type(predicate).__name__
 
 
+def holds(predicate: Predicate, version: bytes | None) -> bool:
+    """Return whether a predicate holds for a key with this version; None: a missing key."""
+    if isinstance(predicate, Presence):
+        return predicate is ANY or (version is None) == (predicate is ABSENT)
+    return version == predicate
+
+
 class Item(NamedTuple):
     """A key with its value and version."""
 
@@ -111,6 +118,9 @@ class Item(NamedTuple):
     value: bytes
     predicate: Version
 
+
+item_of_row = cast("Callable[[tuple[object, ...]], Item]", partial(tuple.__new__, Item))
+"""Like `Item._make`, without a Python frame per row."""
 
 Pair = tuple[bytes, bytes]
 """A key with its value, for reads without a later conditional write."""
@@ -295,7 +305,6 @@ class Store(ABC):
 
         Raises:
             KeyNotFound: The key does not exist.
-            StoreUnavailable: The store did not answer.
         """
 
     @abstractmethod
@@ -334,9 +343,6 @@ class Store(ABC):
 
         Implemented by drivers; callers use `scan`. A page shorter than `limit` means that no
         further keys exist in the range.
-
-        Raises:
-            StoreUnavailable: The store did not answer.
         """
 
     @abstractmethod
@@ -346,9 +352,6 @@ class Store(ABC):
         Implemented by drivers; callers use `partitions`. The first cursor is empty; later cursors
         are opaque. Every partition that contains a key during the whole iteration is returned at
         least once, in any order. Duplicates, empty pages and partitions without keys are allowed.
-
-        Raises:
-            StoreUnavailable: The store did not answer.
         """
 
     @abstractmethod
@@ -371,9 +374,6 @@ class Store(ABC):
         snapshot or lock is held between pages: keys may be written and deleted during the scan,
         also by the caller. A key that exists during the whole scan is returned exactly once; a key
         created or deleted during the scan at most once.
-
-        Raises:
-            StoreUnavailable: The store did not answer.
         """
         self.limits.check_partition(partition)
         if not isinstance(start, bytes):
@@ -393,9 +393,6 @@ class Store(ABC):
         A partition that contains a key during the whole iteration is returned; a partition created
         or emptied meanwhile may be missing. Partitions of namespaces are excluded, unless this
         store is that namespace. On some databases this is a full scan: for tools, not for requests.
-
-        Raises:
-            StoreUnavailable: The store did not answer.
         """
         seen: set[bytes] = set()
         cursor: bytes | None = b""
@@ -413,9 +410,6 @@ class Store(ABC):
 
         Not a snapshot: the items are read in this order or at one moment, so no item is older than
         the items before it.
-
-        Raises:
-            StoreUnavailable: The store did not answer.
         """
         return [self._get_or_none(partition, key) for partition, key in keys]
 

@@ -14,7 +14,7 @@ _NAMESPACE_OPTION: Final = "namespace"
 POOL_SIZE_MAX: Final = 1000
 MASK: Final = "********"
 _OPTION_NAME: Final = re.compile(r"[A-Za-z_]{1,64}")
-_PLACES: Final = ("endpoint", "emulator")
+_ENDPOINT_OPTIONS: Final = ("endpoint", "emulator")
 """Options with the URL of a server other than the vendor's."""
 _WITH_TLS_OPTION: Final = frozenset(
     {"mysql", "mariadb", "etcd", "valkey", "redis", "cassandra", "hbase", "mongodb"}
@@ -31,7 +31,7 @@ def split_url(
     """
     try:
         parts = urlsplit(url)
-        parts.port  # noqa: B018 - raises if the port is not a number
+        _ = parts.port  # raises if the port is not a number
     except ValueError:
         # Omit the reason: it quotes parts of the URL.
         raise InvalidArgument(
@@ -70,7 +70,7 @@ def check_credentials(url: str) -> None:
             " as %40, / as %2F, ? as %3F, # as %23 and : as %3A"
         )
     for name, _, value in options:
-        if name in _PLACES and "@" in value:
+        if name in _ENDPOINT_OPTIONS and "@" in value:
             raise InvalidArgument(f"the option {name} must not contain a user or password")
 
 
@@ -90,8 +90,10 @@ def unencrypted_hosts(url: str) -> list[str]:
         encrypted = options.get("tls", options.get("ssl")) == "true"
     elif scheme == "postgresql":
         encrypted = options.get("sslmode") in {"require", "verify-ca", "verify-full"}
-    elif any(options.get(name, "").startswith("http://") for name in _PLACES):
-        authority = _split(next(options[name] for name in _PLACES if name in options)[7:])[0]
+    elif any(options.get(name, "").startswith("http://") for name in _ENDPOINT_OPTIONS):
+        authority = _split(
+            next(options[name] for name in _ENDPOINT_OPTIONS if name in options)[7:]
+        )[0]
         encrypted = False
     else:
         return []
@@ -155,7 +157,7 @@ def pool_size(options: dict[str, str], default: int) -> int:
     return int(size)
 
 
-def take_namespace(url: str) -> tuple[str, str | None]:
+def split_namespace(url: str) -> tuple[str, str | None]:
     """Return a URL without its option ``namespace``, and the namespace.
 
     Raises:

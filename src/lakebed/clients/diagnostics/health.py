@@ -17,7 +17,7 @@ from lakebed.engine import records_pb2 as pb
 from lakebed.formats.gc_state import decode_state
 from lakebed.formats.layout import OWNER_PATH, state_path
 from lakebed.kv import Store
-from lakebed.kv.halt import find_mark
+from lakebed.kv.halt import find_halt
 from lakebed.kv.schema import METADATA_PARTITION, SCHEMA_KEY
 from lakebed.server.probes import StorageProbe, probe_store
 from lakebed.server.settings import ServerSettings
@@ -36,7 +36,7 @@ def database_facts(store: Store, runtime: Runtime) -> dict[str, object]:
     """Measure the latency of the database; return its driver and schema version."""
     latencies = [_milliseconds(runtime, lambda: probe_store(store)) for _ in range(QUESTIONS)]
     schema = store.get_many([(METADATA_PARTITION, SCHEMA_KEY)])[0]
-    mark = find_mark(store)
+    mark = find_halt(store)
     return {
         "driver": store.name,
         "schema_version": None if schema is None else schema.value.decode(errors="replace"),

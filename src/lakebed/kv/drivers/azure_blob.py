@@ -17,9 +17,9 @@ about 500 bytes are rejected.
 
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeVar, cast
 
 from azure.core import MatchConditions
 from azure.core.exceptions import (
@@ -31,6 +31,7 @@ from azure.core.exceptions import (
     ResourceNotFoundError,
     ServiceRequestTimeoutError,
 )
+from azure.core.paging import PageIterator
 from azure.core.pipeline.transport import RequestsTransport
 from azure.identity import DefaultAzureCredential
 from azure.storage.blob import BlobProperties, BlobServiceClient, ContainerClient
@@ -38,7 +39,7 @@ from requests import Session
 from requests.adapters import HTTPAdapter
 
 from lakebed.base.runtime import Runtime
-from lakebed.kv.drivers.sent import was_never_connected
+from lakebed.kv.drivers.requests_errors import failed_to_connect
 from lakebed.kv.errors import (
     ForeignStore,
     InvalidArgument,
@@ -47,10 +48,12 @@ from lakebed.kv.errors import (
     StoreUnreachable,
 )
 from lakebed.kv.fenced import FencedStore
+from lakebed.kv.lifetime import closing_on_error
 from lakebed.kv.objects import FIELD, SEPARATOR, Found, ObjectCells, decode
 from lakebed.kv.store import PARTITIONS_PAGE, Store
 from lakebed.kv.urls import split_url
 
+ItemT = TypeVar("ItemT")
 ResultT = TypeVar("ResultT")
 
 CONNECT_SECONDS: Final = 1.0
@@ -58,7 +61,7 @@ REPLY_SECONDS: Final = 5.0
 CONNECTIONS: Final = 64
 KEY_VARIABLE: Final = "AZURE_STORAGE_KEY"
 
-_MARK: Final = "kv"
+_STORE_KIND: Final = "kv"
 """Metadata value of a container that identifies a Lakebed store."""
 
 _ACCOUNT: Final = re.compile(r"[a-z0-9]{3,24}")
@@ -80,22 +83,13 @@ class AzureBlobCells(ObjectCells):
     name = "azblob"
 
     def __init__(self, url: str, runtime: Runtime, *, reply_seconds: float = REPLY_SECONDS) -> None:
-        """Connect, and create the container if missing.
-
-        Raises:
-            InvalidArgument: The URL is malformed.
-            ForeignStore: The container has foreign blobs.
-            StoreUnavailable: The container cannot be reached or created.
-        """
+        """Connect, and create the container if missing. Raises as `lakebed.kv.open_store`."""
         super().__init__(runtime)
         account, container, endpoint = _parse_url(url)
         self._service = _connect(account, endpoint, reply_seconds)
         self._container = self._service.get_container_client(container)
-        try:
+        with closing_on_error(self.close):
             _read(lambda: _prepare(self._container))
-        except BaseException:
-            self.close()
-            raise
 
     def partition_page(self, cursor: bytes) -> tuple[list[bytes], bytes | None]:
         pages = self._container.walk_blobs(
@@ -125,25 +119,25 @@ class AzureBlobCells(ObjectCells):
         def ask() -> bytes | None:
             blob = self._container.get_blob_client(found.name)
             with suppress(ResourceModifiedError, ResourceNotFoundError):
-                return blob.download_blob(etag=found.mark, match_condition=_IF_SAME).readall()
+                return blob.download_blob(etag=found.etag, match_condition=_IF_SAME).readall()
             return None
 
         return _read(ask)
 
     def _put(
-        self, name: str, mark: str | None, metadata: dict[str, str], body: bytes
+        self, name: str, etag: str | None, metadata: dict[str, str], body: bytes
     ) -> str | None:
         condition: dict[str, Any] = {"overwrite": False}
-        if mark is not None:
-            condition = {"overwrite": True, "etag": mark, "match_condition": _IF_SAME}
+        if etag is not None:
+            condition = {"overwrite": True, "etag": etag, "match_condition": _IF_SAME}
         blob = self._container.get_blob_client(name)
         try:
-            etag: str = blob.upload_blob(body, metadata=metadata, **condition)["etag"]
+            written = blob.upload_blob(body, metadata=metadata, **condition)
         except AzureError as error:
             if _code(error) in _CONDITION_FAILED:
                 return None
             raise _failure_of_a_write(error) from error
-        return etag
+        return cast("str", written["etag"])
 
     def _list(
         self, prefix: str, first: str, limit: int, token: str | None
@@ -157,10 +151,10 @@ class AzureBlobCells(ObjectCells):
         blobs, after = _read(lambda: _next_page(pages))
         return [_found(blob) for blob in blobs], after
 
-    def _remove(self, name: str, mark: str) -> None:
+    def _remove(self, name: str, etag: str) -> None:
         try:
             with suppress(ResourceNotFoundError, ResourceModifiedError):
-                self._container.delete_blob(name, etag=mark, match_condition=_IF_SAME)
+                self._container.delete_blob(name, etag=etag, match_condition=_IF_SAME)
         except AzureError as error:
             raise _failure_of_a_write(error) from error
 
@@ -201,22 +195,22 @@ def _connect(account: str, endpoint: str, reply_seconds: float) -> BlobServiceCl
 def _prepare(container: ContainerClient) -> None:
     """Mark the container as a Lakebed store, unless it has foreign blobs."""
     with suppress(ResourceExistsError):
-        container.create_container(metadata={FIELD: _MARK})
+        container.create_container(metadata={FIELD: _STORE_KIND})
         return
     found = container.get_container_properties()
-    if found.metadata.get(FIELD) == _MARK:
+    if found.metadata.get(FIELD) == _STORE_KIND:
         return
     if next(iter(container.list_blob_names(results_per_page=1)), None) is not None:
         raise ForeignStore(
             f"the container {container.container_name} is not empty, and not a Lakebed store"
         )
-    container.set_container_metadata({FIELD: _MARK})
+    container.set_container_metadata({FIELD: _STORE_KIND})
 
 
-def _next_page(pages: Any) -> tuple[list[Any], str | None]:
+def _next_page(pages: Iterator[Iterator[ItemT]]) -> tuple[list[ItemT], str | None]:
     """Return the next page of a listing, and its continuation token."""
-    page = next(pages, ())
-    return list(page), pages.continuation_token
+    page = list(next(pages, ()))
+    return page, cast("PageIterator[ItemT]", pages).continuation_token
 
 
 def _read(call: Callable[[], ResultT]) -> ResultT:
@@ -243,7 +237,7 @@ def _may_have_been_sent(error: AzureError) -> bool:
     if isinstance(error, ClientAuthenticationError | ServiceRequestTimeoutError):
         return False
     # The library uses one class for all broken connections: only a failed connect is certain.
-    return not was_never_connected(error.inner_exception)
+    return not failed_to_connect(error.inner_exception)
 
 
 def _code(error: AzureError) -> str:

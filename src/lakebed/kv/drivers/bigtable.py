@@ -22,24 +22,22 @@ removes cells older than a day.
 
 import logging
 import re
-from collections.abc import Iterator, Mapping
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import closing, suppress
 from datetime import timedelta
-from typing import Any, Final
+from typing import Final
 
 from google.api_core.exceptions import AlreadyExists, NotFound
 from google.cloud.bigtable_admin_v2 import BaseBigtableTableAdminClient
-from google.cloud.bigtable_admin_v2.services.bigtable_table_admin.transports import (
-    BigtableTableAdminGrpcTransport,
-)
 from google.cloud.bigtable_admin_v2.types import ColumnFamily, GcRule, Table
 from google.cloud.bigtable_v2 import BigtableClient
-from google.cloud.bigtable_v2.services.bigtable.transports import BigtableGrpcTransport
+from google.cloud.bigtable_v2.types import ReadRowsResponse
 
 from lakebed.base.runtime import Runtime
 from lakebed.kv.drivers.google_rpc import Connection
 from lakebed.kv.errors import ForeignStore, InvalidArgument, StoreUnavailable, UnsafeStore
 from lakebed.kv.fenced import Cell, CellDatabase, FencedStore
+from lakebed.kv.lifetime import closing_on_error
 from lakebed.kv.rows import list_partitions, pack, row_name, split_name, unpack
 from lakebed.kv.store import Limits, Store, after_prefix
 from lakebed.kv.urls import split_url
@@ -57,7 +55,7 @@ _NOW: Final = -1
 
 _OPTIONS: Final = frozenset({"app_profile", "emulator"})
 _EXAMPLE: Final = "bigtable://project/instance/table"
-_NAME: Final = re.compile(r"[A-Za-z0-9_.:-]+")
+_NAMES: Final = re.compile(r"([A-Za-z0-9_.:-]+)/([A-Za-z0-9_.:-]+)/([A-Za-z0-9_.:-]+)")
 
 _LOGGER: Final = logging.getLogger(__name__)
 
@@ -68,13 +66,7 @@ def open_driver(url: str, runtime: Runtime) -> Store:
 
 
 class BigtableCells(CellDatabase):
-    """The rows of a table.
-
-    Raises:
-        InvalidArgument: The URL is malformed.
-        ForeignStore: The table exists and is not Lakebed's, or cannot be used.
-        StoreUnavailable: The table cannot be reached or created.
-    """
+    """The rows of a table. Raises as `lakebed.kv.open_store`."""
 
     name = "bigtable"
     limits = Limits(partition_bytes=1024, key_bytes=3000, value_bytes=8 << 20)
@@ -87,22 +79,10 @@ class BigtableCells(CellDatabase):
         self._profile = options.get("app_profile", "")
         self._reply_seconds = reply_seconds
         emulator = options.get("emulator")
-        self._connection = Connection(
-            BigtableClient, BigtableGrpcTransport, emulator=emulator, database=self.name
-        )
-        admin = Connection(
-            BaseBigtableTableAdminClient,
-            BigtableTableAdminGrpcTransport,
-            emulator=emulator,
-            database=self.name,
-        )
-        try:
+        self._connection = Connection(BigtableClient, emulator=emulator, database=self.name)
+        admin = Connection(BaseBigtableTableAdminClient, emulator=emulator, database=self.name)
+        with closing(admin), closing_on_error(self.close):
             self._prepare(admin, instance, table)
-        except BaseException:
-            self.close()
-            raise
-        finally:
-            admin.close()
 
     def read(self, partition: bytes, key: bytes) -> Cell | None:
         found = self._rows({"row_keys": [row_name(partition, key)]}, 1)
@@ -116,7 +96,7 @@ class BigtableCells(CellDatabase):
             "timestamp_micros": _NOW,
             "value": pack(new),
         }
-        request: dict[str, Any] = {
+        request: dict[str, object] = {
             "table_name": self._table,
             "app_profile_id": self._profile,
             "row_key": row_name(partition, key),
@@ -158,7 +138,7 @@ class BigtableCells(CellDatabase):
     def close(self) -> None:
         self._connection.close()
 
-    def _rows(self, which: Mapping[str, Any], limit: int) -> list[tuple[bytes, Cell]]:
+    def _rows(self, which: Mapping[str, object], limit: int) -> list[tuple[bytes, Cell]]:
         request = {
             "table_name": self._table,
             "app_profile_id": self._profile,
@@ -166,13 +146,15 @@ class BigtableCells(CellDatabase):
             "rows_limit": limit,
         }
 
-        def ask(client: Any) -> list[tuple[bytes, Cell]]:
+        def ask(client: BigtableClient) -> list[tuple[bytes, Cell]]:
             replies = client.read_rows(request, retry=None, timeout=self._reply_seconds)
             return list(_merge(replies))
 
         return self._connection.read(ask)
 
-    def _prepare(self, admin: Connection, instance: str, name: str) -> None:
+    def _prepare(
+        self, admin: Connection[BaseBigtableTableAdminClient], instance: str, name: str
+    ) -> None:
         """Create the table if missing; reject a foreign or unsafe table."""
         try:
             table = self._describe(admin, Table.View.SCHEMA_VIEW)
@@ -191,7 +173,7 @@ class BigtableCells(CellDatabase):
                 "table": Table(column_families=families),
             }
 
-            def create(client: Any) -> None:
+            def create(client: BaseBigtableTableAdminClient) -> None:
                 with suppress(AlreadyExists):  # another process was first
                     client.create_table(request, retry=None, timeout=OPEN_SECONDS)
                     _LOGGER.info("created the table %s", name)
@@ -207,14 +189,14 @@ class BigtableCells(CellDatabase):
         _check_rules(table, name)
         _check_clusters(self._describe(admin, Table.View.REPLICATION_VIEW), name, self._profile)
 
-    def _describe(self, admin: Connection, view: Any) -> Any:
+    def _describe(self, admin: Connection[BaseBigtableTableAdminClient], view: Table.View) -> Table:
         request = {"name": self._table, "view": view}
         return admin.read(
             lambda client: client.get_table(request, retry=None, timeout=OPEN_SECONDS)
         )
 
 
-def _check_rules(table: Any, name: str) -> None:
+def _check_rules(table: Table, name: str) -> None:
     """Reject garbage-collection rules that remove live cells, or tombstones too early."""
     for family, seconds, least in (
         (_LIVING, None, "forever"),
@@ -227,7 +209,7 @@ def _check_rules(table: Any, name: str) -> None:
             )
 
 
-def _keeps(rule: Any, seconds: float | None) -> bool:
+def _keeps(rule: GcRule, seconds: float | None) -> bool:
     """Return whether a rule keeps the newest cell for `seconds`; None: forever."""
     if "max_age" in rule:
         return seconds is not None and rule.max_age.total_seconds() >= seconds
@@ -238,7 +220,7 @@ def _keeps(rule: Any, seconds: float | None) -> bool:
     return True  # by the number of versions, or no rule
 
 
-def _check_clusters(table: Any, name: str, profile: str) -> None:
+def _check_clusters(table: Table, name: str, profile: str) -> None:
     clusters = len(table.cluster_states)
     if clusters > 1 and not profile:
         raise UnsafeStore(
@@ -250,13 +232,13 @@ def _check_clusters(table: Any, name: str, profile: str) -> None:
 def _parse_url(url: str) -> tuple[str, str, dict[str, str]]:
     """Return the full name of the instance, the name of the table, and the options."""
     parts, options = split_url(url, options=_OPTIONS, example=_EXAMPLE)
-    names = [parts.netloc, *parts.path.strip("/").split("/")]
-    if len(names) != 3 or not all(map(_NAME.fullmatch, names)):  # noqa: PLR2004 - as in the example
+    names = _NAMES.fullmatch(parts.netloc + parts.path.rstrip("/"))
+    if names is None:
         # Do not quote the URL: it may contain credentials.
         raise InvalidArgument(
             f"the URL does not name a table: use {_EXAMPLE}; credentials come from the environment"
         )
-    project, instance, table = names
+    project, instance, table = names.groups()
     return f"projects/{project}/instances/{instance}", table, options
 
 
@@ -265,7 +247,7 @@ def _between(first: bytes, end: bytes) -> dict[str, object]:
     return {"row_ranges": [bounds]}
 
 
-def _merge(replies: Any) -> Iterator[tuple[bytes, Cell]]:
+def _merge(replies: Iterable[ReadRowsResponse]) -> Iterator[tuple[bytes, Cell]]:
     """Assemble rows from the chunks of a reply; a large value spans several."""
     name, family, value = b"", "", b""
     for reply in replies:

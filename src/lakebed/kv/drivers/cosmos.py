@@ -46,7 +46,7 @@ from requests import Session
 from requests.adapters import HTTPAdapter
 
 from lakebed.base.runtime import Runtime
-from lakebed.kv.drivers.sent import was_never_connected
+from lakebed.kv.drivers.requests_errors import failed_to_connect
 from lakebed.kv.errors import (
     ForeignStore,
     InvalidArgument,
@@ -55,12 +55,14 @@ from lakebed.kv.errors import (
     StoreUnreachable,
     UnsafeStore,
 )
+from lakebed.kv.etags import ETagCells
 from lakebed.kv.fenced import Cell, FencedStore
-from lakebed.kv.marked import MarkedCells
+from lakebed.kv.lifetime import closing_on_error
 from lakebed.kv.store import PARTITIONS_PAGE, Limits, Store, Version
 from lakebed.kv.urls import split_url
 
 ResultT = TypeVar("ResultT")
+CosmosItem = Mapping[str, Any]
 
 CONNECT_SECONDS: Final = 1.0
 REPLY_SECONDS: Final = 5.0
@@ -78,7 +80,7 @@ _NO_DEFAULT: Final = -1
 
 _PAGE: Final = "SELECT TOP @limit * FROM c WHERE c.p = @partition AND c.id >= @start ORDER BY c.id"
 _ACCOUNT: Final = re.compile(r"[a-z0-9-]{3,44}")
-_NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,255}")
+_NAMES: Final = re.compile(r"([A-Za-z0-9_.-]{1,255})/([A-Za-z0-9_.-]{1,255})")
 _EXAMPLE: Final = "cosmos://account/database/container"
 _TIMED_OUT: Final = 408
 _SERVER_ERROR: Final = 500
@@ -89,7 +91,7 @@ def open_driver(url: str, runtime: Runtime) -> Store:
     return FencedStore(CosmosCells(url, runtime), runtime)
 
 
-class CosmosCells(MarkedCells):
+class CosmosCells(ETagCells):
     """The items of a container."""
 
     name = "cosmos"
@@ -98,24 +100,15 @@ class CosmosCells(MarkedCells):
     tombstone_seconds = TOMBSTONE_SECONDS
 
     def __init__(self, url: str, runtime: Runtime, *, reply_seconds: float = REPLY_SECONDS) -> None:
-        """Connect, and create the database and the container if missing.
-
-        Raises:
-            InvalidArgument: The URL is malformed.
-            ForeignStore: The container is not Lakebed's, or (`UnsafeStore`) would lose records.
-            StoreUnavailable: The container cannot be reached or created.
-        """
+        """Create the database and container if missing. Raises as `lakebed.kv.open_store`."""
         super().__init__(runtime)
         endpoint, database, container = _parse_url(url)
         self._session = Session()
-        try:
+        with closing_on_error(self.close):
             client = _read(lambda: _connect(endpoint, self._session, reply_seconds))
             check_account(_read(client.get_database_account).ConsistencyPolicy)
             self._container = _read(lambda: _prepare(client, database, container))
             check_container(_read(self._container.read))
-        except BaseException:
-            self.close()
-            raise
 
     def page(
         self, partition: bytes, start: bytes, limit: int
@@ -155,7 +148,7 @@ class CosmosCells(MarkedCells):
         self._session.close()
 
     def _find(self, partition: bytes, key: bytes) -> tuple[Cell, str] | None:
-        def ask() -> Mapping[str, Any] | None:
+        def ask() -> CosmosItem | None:
             try:
                 return self._container.read_item(key.hex(), partition.hex())
             except CosmosResourceNotFoundError as error:
@@ -166,27 +159,26 @@ class CosmosCells(MarkedCells):
         item = _read(ask)
         return None if item is None else (_cell(item), item["_etag"])
 
-    def _write(self, partition: bytes, key: bytes, mark: str | None, new: Cell) -> str | None:
+    def _write(self, partition: bytes, key: bytes, etag: str | None, new: Cell) -> str | None:
         item = {"id": key.hex(), _PARTITION: partition.hex()} | _fields(new)
         try:
-            if mark is None:
+            if etag is None:
                 written = self._container.create_item(item)
             else:
                 written = self._container.replace_item(
-                    key.hex(), item, etag=mark, match_condition=MatchConditions.IfNotModified
+                    key.hex(), item, etag=etag, match_condition=MatchConditions.IfNotModified
                 )
         except (
             CosmosAccessConditionFailedError,
             CosmosResourceExistsError,
             CosmosResourceNotFoundError,
         ) as error:
-            if mark is None and isinstance(error, CosmosResourceNotFoundError):
+            if etag is None and isinstance(error, CosmosResourceNotFoundError):
                 raise _failure_of_a_write(error) from error  # the container was deleted
             return None
         except AzureError as error:
             raise _failure_of_a_write(error) from error
-        etag: str = written["_etag"]
-        return etag
+        return cast("str", written["_etag"])
 
 
 def check_account(policy: Mapping[str, object] | None) -> None:
@@ -203,7 +195,7 @@ def check_account(policy: Mapping[str, object] | None) -> None:
         )
 
 
-def check_container(found: Mapping[str, Any]) -> None:
+def check_container(found: CosmosItem) -> None:
     """Reject a container that is not Lakebed's, or would lose records.
 
     Raises:
@@ -226,19 +218,15 @@ def check_container(found: Mapping[str, Any]) -> None:
 def _parse_url(url: str) -> tuple[str, str, str]:
     """Return the endpoint, the database and the container."""
     parts, options = split_url(url, options={"endpoint"}, example=_EXAMPLE)
-    account, names = parts.netloc, parts.path.strip("/").split("/")
-    if (
-        not _ACCOUNT.fullmatch(account)
-        or len(names) != 2  # noqa: PLR2004 - as in the example
-        or not all(map(_NAME.fullmatch, names))
-    ):
+    account, names = parts.netloc, _NAMES.fullmatch(parts.path.strip("/"))
+    if names is None or not _ACCOUNT.fullmatch(account):
         # Do not quote the URL: it may contain credentials.
         raise InvalidArgument(
             f"the URL does not name an account, a database and a container: use {_EXAMPLE}; the"
             f" key comes from {KEY_VARIABLE}"
         )
     endpoint = options.get("endpoint", f"https://{account}.documents.azure.com:443/")
-    return endpoint, names[0], names[1]
+    return endpoint, names[1], names[2]
 
 
 def _connect(endpoint: str, session: Session, reply_seconds: float) -> CosmosClient:
@@ -303,19 +291,17 @@ def _failure_of_a_write(error: AzureError) -> OutcomeUnknown:
 
 
 def _was_not_sent(error: AzureError) -> bool:
-    return isinstance(error, ClientAuthenticationError) or was_never_connected(
-        error.inner_exception
-    )
+    return isinstance(error, ClientAuthenticationError) or failed_to_connect(error.inner_exception)
 
 
-def _fields(cell: Cell) -> dict[str, Any]:
-    fields: dict[str, Any] = {_VERSION: cell.version.hex(), _STAMP: cell.stamp.hex()}
+def _fields(cell: Cell) -> dict[str, object]:
+    fields: dict[str, object] = {_VERSION: cell.version.hex(), _STAMP: cell.stamp.hex()}
     if cell.value is None:
         return fields | {"ttl": int(TOMBSTONE_SECONDS)}
     return fields | {_VALUE: b64encode(cell.value).decode()}
 
 
-def _cell(item: Mapping[str, Any]) -> Cell:
+def _cell(item: CosmosItem) -> Cell:
     value = item.get(_VALUE)
     return Cell(
         Version(bytes.fromhex(item[_VERSION])),

@@ -24,7 +24,7 @@ with longer names are rejected.
 import logging
 import re
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import boto3
 from botocore.config import Config
@@ -47,6 +47,7 @@ from lakebed.kv.errors import (
     UnsafeStore,
 )
 from lakebed.kv.fenced import Cell, CellDatabase, FencedStore
+from lakebed.kv.lifetime import closing_on_error
 from lakebed.kv.store import Limits, Store, Version
 from lakebed.kv.urls import split_url
 
@@ -55,6 +56,9 @@ if TYPE_CHECKING:
     from types_boto3_dynamodb.literals import KeyTypeType, ScalarAttributeTypeType
     from types_boto3_dynamodb.type_defs import (
         AttributeValueTypeDef,
+        PutItemInputTypeDef,
+        ScanInputTypeDef,
+        TableDescriptionTypeDef,
         UniversalAttributeValueTypeDef,
     )
 
@@ -103,21 +107,12 @@ class DynamoDBCells(CellDatabase):
     tombstone_seconds = TOMBSTONE_SECONDS
 
     def __init__(self, url: str, runtime: Runtime, *, reply_seconds: float = REPLY_SECONDS) -> None:
-        """Connect, and create the table if missing.
-
-        Raises:
-            InvalidArgument: The URL is malformed.
-            ForeignStore: The table exists and is not Lakebed's, or cannot be used.
-            StoreUnavailable: The table cannot be reached or created.
-        """
+        """Connect, and create the table if missing. Raises as `lakebed.kv.open_store`."""
         self._runtime = runtime
         self._table, options = _parse_url(url)
         self._client = _connect(options, reply_seconds)
-        try:
+        with closing_on_error(self.close):
             self._prepare()
-        except BaseException:
-            self.close()
-            raise
 
     def read(self, partition: bytes, key: bytes) -> Cell | None:
         reply = _read(
@@ -129,25 +124,21 @@ class DynamoDBCells(CellDatabase):
         return None if item is None else _cell(item)
 
     def swap(self, partition: bytes, key: bytes, stamp: bytes | None, new: Cell) -> Cell | None:
-        condition: dict[str, Any]
-        if stamp is None:
-            condition = {"ConditionExpression": f"attribute_not_exists({_STAMP})"}
-        else:
-            condition = {
-                "ConditionExpression": f"{_STAMP} = :stamp",
-                "ExpressionAttributeValues": {":stamp": {"B": stamp}},
-            }
+        request: PutItemInputTypeDef = {
+            "TableName": self._table,
+            "Item": _key(partition, key) | _attributes(new),
+            "ReturnValuesOnConditionCheckFailure": "ALL_OLD",
+            "ConditionExpression": f"attribute_not_exists({_STAMP})",
+        }
+        if stamp is not None:
+            request["ConditionExpression"] = f"{_STAMP} = :stamp"
+            request["ExpressionAttributeValues"] = {":stamp": {"B": stamp}}
         try:
-            self._client.put_item(
-                TableName=self._table,
-                Item=_key(partition, key) | _attributes(new),
-                ReturnValuesOnConditionCheckFailure="ALL_OLD",
-                **condition,
-            )
+            self._client.put_item(**request)
         except ClientError as error:
             if _code(error) == "ConditionalCheckFailedException":
-                reply: Mapping[str, Any] = error.response  # missing in botocore's types
-                return _cell(reply["Item"]) if reply.get("Item") else None
+                item = error.response.get("Item")  # missing in botocore's types
+                return _cell(item) if isinstance(item, dict) else None
             raise _failure_of_a_write(error) from error
         except BotoCoreError as error:
             raise _failure_of_a_write(error) from error
@@ -177,19 +168,16 @@ class DynamoDBCells(CellDatabase):
 
     def partition_page(self, cursor: bytes) -> tuple[list[bytes], bytes | None]:
         # Full scan: the service has no list of partitions.
-        start: dict[str, Any] = {}
+        request: ScanInputTypeDef = {
+            "TableName": self._table,
+            "ProjectionExpression": _PARTITION,
+            "FilterExpression": f"attribute_exists({_VALUE})",
+            "ConsistentRead": True,
+        }
         if cursor:
             length = int.from_bytes(cursor[:_LENGTH_BYTES], "big") + _LENGTH_BYTES
-            start = {"ExclusiveStartKey": _key(cursor[_LENGTH_BYTES:length], cursor[length:])}
-        reply = _read(
-            lambda: self._client.scan(
-                TableName=self._table,
-                ProjectionExpression=_PARTITION,
-                FilterExpression=f"attribute_exists({_VALUE})",
-                ConsistentRead=True,
-                **start,
-            )
-        )
+            request["ExclusiveStartKey"] = _key(cursor[_LENGTH_BYTES:length], cursor[length:])
+        reply = _read(lambda: self._client.scan(**request))
         last = reply.get("LastEvaluatedKey")
         page = list({_bytes(item, _PARTITION) for item in reply["Items"]})
         if not last:
@@ -210,7 +198,7 @@ class DynamoDBCells(CellDatabase):
         _check_table(table)
         self._expire_tombstones()
 
-    def _describe(self) -> Mapping[str, Any] | None:
+    def _describe(self) -> "TableDescriptionTypeDef | None":
         try:
             reply = _read(lambda: self._client.describe_table(TableName=self._table))
         except StoreUnavailable as error:
@@ -237,7 +225,7 @@ class DynamoDBCells(CellDatabase):
         except BotoCoreError as error:
             raise StoreUnavailable(f"cannot create the table: {error}") from error
 
-    def _describe_when_active(self) -> Mapping[str, object]:
+    def _describe_when_active(self) -> "TableDescriptionTypeDef":
         give_up_at = self._runtime.monotonic() + CREATE_SECONDS
         while True:
             table = self._describe()
@@ -305,7 +293,7 @@ def _connect(options: Mapping[str, str], reply_seconds: float) -> "DynamoDBClien
         raise InvalidArgument(f"cannot use this dynamodb URL: {error}") from error
 
 
-def _check_table(table: Mapping[str, Any]) -> None:
+def _check_table(table: "TableDescriptionTypeDef") -> None:
     """Reject a foreign table, or a global table without strong consistency."""
     kinds = {each["AttributeName"]: each["AttributeType"] for each in table["AttributeDefinitions"]}
     found = tuple(

@@ -31,7 +31,7 @@ seconds; bulk writes are split accordingly.
 
 import logging
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Final, NoReturn, Protocol, TypeVar
+from typing import Final, NoReturn, Protocol, TypeVar
 
 import fdb
 
@@ -47,9 +47,7 @@ from lakebed.kv.fenced import FENCE_SECONDS, end_process
 from lakebed.kv.lifetime import Lifetime
 from lakebed.kv.rows import list_partitions, row_name
 from lakebed.kv.store import (
-    ABSENT,
     ANY,
-    EXISTS,
     VERSION_BYTES,
     DeletePredicate,
     Item,
@@ -62,6 +60,7 @@ from lakebed.kv.store import (
     applied_before,
     check_deletable,
     check_predicate,
+    holds,
     new_version,
 )
 from lakebed.kv.urls import split_url
@@ -131,13 +130,13 @@ class Pending(Protocol):
 class Transaction(Protocol):
     """The part of the library's transactions that the driver uses."""
 
-    options: Any
+    options: "fdb.TransactionOptions"
 
     def get_read_version(self) -> Pending: ...
     def get(self, key: bytes, /) -> Pending: ...
     def get_range(
         self, begin: bytes, end: bytes, limit: int, *, streaming_mode: int
-    ) -> Iterable[Any]: ...
+    ) -> Iterable["fdb.KeyValue"]: ...
     def set(self, key: bytes, value: bytes, /) -> None: ...
     def clear(self, key: bytes, /) -> None: ...
     def clear_range(self, begin: bytes, end: bytes, /) -> None: ...
@@ -147,17 +146,9 @@ class Transaction(Protocol):
 
 
 class FoundationDBStore(Store):
-    """The records in `SUBSPACE` and `PIECES`.
+    """The records in `SUBSPACE` and `PIECES`. Raises as `lakebed.kv.open_store`.
 
-    Args:
-        url: See `lakebed.kv.drivers.foundationdb`.
-        runtime: Provides clock, randomness and threads.
-        reply_seconds: Time limit for a reply.
-        give_up: Ends the process; called when a lost write cannot be fenced.
-
-    Raises:
-        InvalidArgument: The URL is malformed, or the library is missing.
-        StoreUnavailable: The cluster cannot be reached.
+    `give_up` ends the process; it is called when a lost write cannot be fenced.
     """
 
     name = "foundationdb"
@@ -208,7 +199,7 @@ class FoundationDBStore(Store):
             name = _name(partition, key)
 
             def change(transaction: Transaction) -> None:
-                if predicate is not ANY and not _holds(predicate, _value(transaction, name)):
+                if predicate is not ANY and not holds(predicate, _version(transaction, name)):
                     raise PredicateFailed(partition, key)
                 _put(transaction, partition, key, value, mark)
 
@@ -221,7 +212,7 @@ class FoundationDBStore(Store):
             name = _name(partition, key)
 
             def change(transaction: Transaction) -> None:
-                if predicate is not ANY and not _holds(predicate, _value(transaction, name)):
+                if predicate is not ANY and not holds(predicate, _version(transaction, name)):
                     raise PredicateFailed(partition, key)
                 _clear(transaction, partition, key)
 
@@ -340,7 +331,7 @@ class FoundationDBStore(Store):
                 return
 
 
-def _open(cluster_file: str | None) -> Any:
+def _open(cluster_file: str | None) -> "fdb.Database":
     try:
         fdb.api_version(API_VERSION)
     except Exception as error:  # the package has no error of its own for this
@@ -366,6 +357,11 @@ def _name(partition: bytes, key: bytes = b"") -> bytes:
 
 def _value(transaction: Transaction, name: bytes) -> bytes | None:
     return transaction.get(name).value
+
+
+def _version(transaction: Transaction, name: bytes) -> bytes | None:
+    value = _value(transaction, name)
+    return None if value is None else value[:VERSION_BYTES]
 
 
 def _range(
@@ -407,12 +403,3 @@ def _item(transaction: Transaction, partition: bytes, key: bytes, found: bytes) 
         pieces = _range(transaction, prefix, after_prefix(prefix), 0)
         value = b"".join(piece for _, piece in pieces)
     return Item(key, value, Version(found[:VERSION_BYTES]))
-
-
-def _holds(predicate: Predicate, found: bytes | None) -> bool:
-    if predicate is ABSENT:
-        return found is None
-    if predicate is EXISTS:
-        return found is not None
-    assert isinstance(predicate, bytes)
-    return found is not None and found.startswith(predicate)

@@ -18,9 +18,10 @@ and they are retried: a branch takes about a commit a second.
 import re
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 from google.api_core.exceptions import GoogleAPICallError, NotFound, PreconditionFailed
+from google.api_core.page_iterator import HTTPIterator
 from google.auth.credentials import AnonymousCredentials
 from google.auth.exceptions import GoogleAuthError
 from google.cloud.storage import Blob, Bucket, Client
@@ -28,7 +29,7 @@ from requests.adapters import HTTPAdapter
 from requests.exceptions import RequestException
 
 from lakebed.base.runtime import Runtime
-from lakebed.kv.drivers.sent import was_never_connected
+from lakebed.kv.drivers.requests_errors import failed_to_connect
 from lakebed.kv.errors import (
     ForeignStore,
     InvalidArgument,
@@ -38,6 +39,7 @@ from lakebed.kv.errors import (
     UnsafeStore,
 )
 from lakebed.kv.fenced import FencedStore
+from lakebed.kv.lifetime import closing_on_error
 from lakebed.kv.objects import FIELD, SEPARATOR, Found, ObjectCells, decode
 from lakebed.kv.store import PARTITIONS_PAGE, Store
 from lakebed.kv.urls import split_url
@@ -69,24 +71,15 @@ class GCSCells(ObjectCells):
     name = "gs"
 
     def __init__(self, url: str, runtime: Runtime, *, reply_seconds: float = REPLY_SECONDS) -> None:
-        """Connect, and check the bucket.
-
-        Raises:
-            InvalidArgument: The URL is malformed, or no credentials were found.
-            ForeignStore: The bucket has foreign objects, or (`UnsafeStore`) would lose records.
-            StoreUnavailable: The bucket cannot be reached, or does not exist.
-        """
+        """Connect, and check the bucket. Raises as `lakebed.kv.open_store`."""
         super().__init__(runtime)
         # A retry inside the library could be applied twice, the second time unfenced.
         self._once: dict[str, object] = {"timeout": (CONNECT_SECONDS, reply_seconds), "retry": None}
         name, endpoint = _parse_url(url)
         self._client = _connect(endpoint)
         self._bucket = self._client.bucket(name)
-        try:
+        with closing_on_error(self.close):
             self._check_bucket()
-        except BaseException:
-            self.close()
-            raise
 
     def partition_page(self, cursor: bytes) -> tuple[list[bytes], bytes | None]:
         def ask() -> tuple[list[str], str | None]:
@@ -119,7 +112,7 @@ class GCSCells(ObjectCells):
             blob = self._bucket.blob(found.name)
             with suppress(NotFound, PreconditionFailed):
                 body: bytes = blob.download_as_bytes(
-                    if_generation_match=int(found.mark), checksum=None, **self._once
+                    if_generation_match=int(found.etag), checksum=None, **self._once
                 )
                 return body
             return None
@@ -127,11 +120,11 @@ class GCSCells(ObjectCells):
         return _read(ask)
 
     def _put(
-        self, name: str, mark: str | None, metadata: dict[str, str], body: bytes
+        self, name: str, etag: str | None, metadata: dict[str, str], body: bytes
     ) -> str | None:
         blob = self._bucket.blob(name)
         blob.metadata = metadata
-        generation = _ABSENT if mark is None else int(mark)
+        generation = _ABSENT if etag is None else int(etag)
         try:
             blob.upload_from_string(
                 body, if_generation_match=generation, checksum=None, **self._once
@@ -153,14 +146,14 @@ class GCSCells(ObjectCells):
 
         return _read(ask)
 
-    def _remove(self, name: str, mark: str) -> None:
+    def _remove(self, name: str, etag: str) -> None:
         try:
             with suppress(NotFound, PreconditionFailed):
-                self._bucket.blob(name).delete(if_generation_match=int(mark), **self._once)
+                self._bucket.blob(name).delete(if_generation_match=int(etag), **self._once)
         except _ERRORS as error:
             raise _failure_of_a_write(error) from error
 
-    def _pages(self, *, page_size: int = PARTITIONS_PAGE, **which: Any) -> Any:
+    def _pages(self, *, page_size: int = PARTITIONS_PAGE, **which: object) -> HTTPIterator:
         return self._client.list_blobs(
             self._bucket, page_size=page_size, fields=_FIELDS, **which, **self._once
         )
@@ -264,4 +257,4 @@ def _failure_of_a_write(error: Exception) -> OutcomeUnknown:
 
 
 def _was_not_sent(error: Exception) -> bool:
-    return isinstance(error, GoogleAuthError) or was_never_connected(error)
+    return isinstance(error, GoogleAuthError) or failed_to_connect(error)

@@ -1,7 +1,7 @@
 """Connections to Google's databases, and the interpretation of their failures."""
 
 from collections.abc import Callable
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 import grpc
 from google.api_core.exceptions import DeadlineExceeded, GoogleAPICallError, ServiceUnavailable
@@ -9,6 +9,7 @@ from google.auth.exceptions import GoogleAuthError
 
 from lakebed.kv.errors import InvalidArgument, OutcomeUnknown, StoreUnavailable, StoreUnreachable
 
+ClientT = TypeVar("ClientT")
 ResultT = TypeVar("ResultT")
 
 _CHANNEL: Final = (
@@ -36,12 +37,11 @@ _REFUSALS: Final = frozenset(
 _NOT_SENT: Final = ("failed to connect to all addresses", "Getting metadata from plugin failed")
 
 
-class Connection:
+class Connection(Generic[ClientT]):
     """A client of one of Google's databases.
 
     Args:
         client: The class of the client.
-        transport: The class of its transport.
         emulator: The address of a server other than Google's, which gets no credentials.
         database: The database's name, for messages.
 
@@ -49,27 +49,28 @@ class Connection:
         InvalidArgument: No credentials were found.
     """
 
-    def __init__(self, client: Any, transport: Any, *, emulator: str | None, database: str) -> None:
-        self._make_client = client
-        self._transport = transport
+    def __init__(
+        self, client: Callable[..., ClientT], *, emulator: str | None, database: str
+    ) -> None:
+        self._client_class: Any = client
         self._emulator = emulator
         self._database = database
-        self._client = self._connect()
+        self._client: ClientT = self._connect()
 
-    def read(self, call: Callable[[Any], ResultT]) -> ResultT:
+    def read(self, call: Callable[[ClientT], ResultT]) -> ResultT:
         """Send a request that changes nothing.
 
         Raises:
             StoreUnavailable: No reply.
         """
         try:
-            return self._ask(call)
+            return self._call(call)
         except (GoogleAPICallError, GoogleAuthError) as error:
             if _was_not_sent(error):
                 raise self._unreachable(error) from error
             raise StoreUnavailable(f"{self._database} did not answer: {error}") from error
 
-    def write(self, call: Callable[[Any], ResultT]) -> ResultT:
+    def write(self, call: Callable[[ClientT], ResultT]) -> ResultT:
         """Send a change.
 
         Raises:
@@ -77,28 +78,29 @@ class Connection:
             OutcomeUnknown: No reply; the change may have been applied, or may be later.
         """
         try:
-            return self._ask(call)
+            return self._call(call)
         except (GoogleAPICallError, GoogleAuthError) as error:
             raise self._failure_of_a_write(error) from error
 
     def close(self) -> None:
-        self._client.transport.close()
+        client: Any = self._client
+        client.transport.close()
 
     def _connect(self) -> Any:
-        transport = self._transport
+        transport = self._client_class.get_transport_class("grpc")
         try:
             if self._emulator is not None:
                 channel = grpc.insecure_channel(self._emulator, _CHANNEL)
-                return self._make_client(transport=transport(channel=channel))
+                return self._client_class(transport=transport(channel=channel))
 
-            def make_channel(*arguments: Any, **options: Any) -> grpc.Channel:
+            def make_channel(*arguments: object, **options: object) -> grpc.Channel:
                 return transport.create_channel(*arguments, **options | {"options": _CHANNEL})
 
-            return self._make_client(transport=transport(channel=make_channel))
+            return self._client_class(transport=transport(channel=make_channel))
         except GoogleAuthError as error:
             raise InvalidArgument(f"no credentials for {self._database}: {error}") from error
 
-    def _ask(self, call: Callable[[Any], ResultT]) -> ResultT:
+    def _call(self, call: Callable[[ClientT], ResultT]) -> ResultT:
         """Send a request on the current connection; after a missing reply, replace the connection.
 
         All requests share this connection, so a stuck connection blocks all of them. The old

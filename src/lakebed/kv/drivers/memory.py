@@ -10,9 +10,7 @@ from sortedcontainers import SortedDict
 from lakebed.base.runtime import Runtime
 from lakebed.kv.errors import InvalidArgument, KeyNotFound, PredicateFailed, StoreClosed
 from lakebed.kv.store import (
-    ABSENT,
     ANY,
-    EXISTS,
     DeletePredicate,
     Item,
     Limits,
@@ -22,6 +20,7 @@ from lakebed.kv.store import (
     Version,
     check_deletable,
     check_predicate,
+    holds,
     new_version,
 )
 
@@ -77,7 +76,7 @@ class MemoryStore(Store):
             self._check(*place)
         with self._lock:
             for partition, key, value, predicate, version in writes:
-                if not _holds(predicate, self._find(partition, key)):
+                if not holds(predicate, self._version(partition, key)):
                     raise PredicateFailed(partition, key)
                 item = Item(key, value, version or new_version(self._runtime))
                 self._partitions[partition][key] = item
@@ -87,7 +86,7 @@ class MemoryStore(Store):
         self._check(partition, key)
         check_deletable(predicate)
         with self._lock:
-            if not _holds(predicate, self._find(partition, key)):
+            if not holds(predicate, self._version(partition, key)):
                 raise PredicateFailed(partition, key)
             self._remove(partition, key)
 
@@ -122,19 +121,13 @@ class MemoryStore(Store):
         items = self._partitions.get(partition)
         return None if items is None else items.get(key)
 
+    def _version(self, partition: bytes, key: bytes) -> Version | None:
+        item = self._find(partition, key)
+        return None if item is None else item.predicate
+
     def _remove(self, partition: bytes, key: bytes) -> None:
         items = self._partitions.get(partition)
         if items is not None:
             items.pop(key, None)
             if not items:
                 del self._partitions[partition]
-
-
-def _holds(predicate: Predicate, item: Item | None) -> bool:
-    if predicate is ANY:
-        return True
-    if predicate is ABSENT:
-        return item is None
-    if predicate is EXISTS:
-        return item is not None
-    return item is not None and item.predicate == predicate

@@ -43,6 +43,7 @@ from lakebed.kv.errors import (
     UnsafeStore,
 )
 from lakebed.kv.fenced import Cell, CellDatabase, FencedStore
+from lakebed.kv.lifetime import closing_on_error
 from lakebed.kv.rows import list_partitions, row_name, split_name
 from lakebed.kv.store import Limits, Store, Version, after_prefix
 
@@ -61,6 +62,7 @@ _STAMP: Final = "s"
 _EXAMPLE: Final = "mongodb://user:password@host/database"
 
 Document = Mapping[str, Any]
+Client = MongoClient[dict[str, Any]]
 
 
 def open_driver(url: str, runtime: Runtime) -> Store:
@@ -69,13 +71,7 @@ def open_driver(url: str, runtime: Runtime) -> Store:
 
 
 class MongoDBCells(CellDatabase):
-    """The documents of a collection.
-
-    Raises:
-        InvalidArgument: The URL is malformed.
-        ForeignStore: The collection exists and is not Lakebed's.
-        StoreUnavailable: The database cannot be reached.
-    """
+    """The documents of a collection. Raises as `lakebed.kv.open_store`."""
 
     name = "mongodb"
     limits = Limits(partition_bytes=1024, key_bytes=4096, value_bytes=8 << 20)
@@ -85,11 +81,8 @@ class MongoDBCells(CellDatabase):
 
     def __init__(self, url: str, *, reply_seconds: float = REPLY_SECONDS) -> None:
         self._client = _connect(url, reply_seconds)
-        try:
+        with closing_on_error(self.close):
             self._prepare()
-        except BaseException:
-            self.close()
-            raise
 
     def read(self, partition: bytes, key: bytes) -> Cell | None:
         which = {_ID: row_name(partition, key).hex()}
@@ -98,7 +91,7 @@ class MongoDBCells(CellDatabase):
 
     def swap(self, partition: bytes, key: bytes, stamp: bytes | None, new: Cell) -> Cell | None:
         name = row_name(partition, key).hex()
-        document: dict[str, Any] = {_ID: name, _STAMP: new.stamp, _VERSION: new.version}
+        document: dict[str, object] = {_ID: name, _STAMP: new.stamp, _VERSION: new.version}
         if new.value is not None:
             document[_VALUE] = new.value
         try:
@@ -150,7 +143,7 @@ class MongoDBCells(CellDatabase):
 
         return _read(ask)
 
-    def _status(self) -> Mapping[str, Any]:
+    def _status(self) -> Document:
         try:
             return self._client.admin.command("serverStatus")
         except OperationFailure:  # some users lack the permission
@@ -178,7 +171,7 @@ class MongoDBCells(CellDatabase):
             )
 
 
-def _check_engine(status: Mapping[str, Any]) -> None:
+def _check_engine(status: Document) -> None:
     engine = status.get("storageEngine", {})
     if engine.get("persistent") is False:
         raise UnsafeStore(
@@ -187,8 +180,8 @@ def _check_engine(status: Mapping[str, Any]) -> None:
         )
 
 
-def _connect(url: str, reply_seconds: float) -> MongoClient[dict[str, Any]]:
-    client: MongoClient[dict[str, Any]] | None = None
+def _connect(url: str, reply_seconds: float) -> Client:
+    client: Client | None = None
     try:
         client = MongoClient(
             url,

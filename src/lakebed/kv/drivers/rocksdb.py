@@ -40,9 +40,7 @@ from lakebed.kv.fenced import end_process
 from lakebed.kv.lifetime import Lifetime
 from lakebed.kv.rows import list_partitions, row_name
 from lakebed.kv.store import (
-    ABSENT,
     ANY,
-    EXISTS,
     VERSION_BYTES,
     DeletePredicate,
     Item,
@@ -55,6 +53,7 @@ from lakebed.kv.store import (
     applied_before,
     check_deletable,
     check_predicate,
+    holds,
     new_version,
 )
 
@@ -63,7 +62,7 @@ LOG_FILES: Final = 4
 OPEN_FILES: Final = 500
 
 _PREFIX: Final = "rocksdb:///"
-_MARK: Final = "LAKEBED"
+_MARKER_FILE: Final = "LAKEBED"
 """A file that identifies the directory of a store; created before the database."""
 _LOGGER: Final = logging.getLogger(__name__)
 
@@ -74,18 +73,9 @@ def open_driver(url: str, runtime: Runtime) -> Store:
 
 
 class RocksDBStore(Store):
-    """A RocksDB database of this process.
+    """A RocksDB database of this process. Raises as `lakebed.kv.open_store`.
 
-    Args:
-        path: The directory.
-        runtime: Provides clock, randomness and threads.
-        give_up: Ends the process; called after a write error of RocksDB.
-
-    Raises:
-        InvalidArgument: The directory is on a network file system.
-        ForeignStore: The directory has other files.
-        StoreLocked: The database is already open, in this process or another.
-        StoreUnavailable: The database cannot be opened.
+    `give_up` ends the process; it is called after a write error of RocksDB.
     """
 
     name = "rocksdb"
@@ -132,7 +122,7 @@ class RocksDBStore(Store):
             if not self._write(
                 [name],
                 lambda: self._database.put(name, mark + value),
-                lambda: predicate is ANY or _holds(predicate, self._read(name)),
+                lambda: predicate is ANY or holds(predicate, self._version(name)),
             ):
                 raise PredicateFailed(partition, key)
         return mark
@@ -144,7 +134,7 @@ class RocksDBStore(Store):
             if not self._write(
                 [name],
                 lambda: self._database.delete(name),
-                lambda: predicate is ANY or _holds(predicate, self._read(name)),
+                lambda: predicate is ANY or holds(predicate, self._version(name)),
             ):
                 raise PredicateFailed(partition, key)
 
@@ -193,6 +183,10 @@ class RocksDBStore(Store):
         with _reading():
             found: bytes | None = self._database.get(name)
         return found
+
+    def _version(self, name: bytes) -> bytes | None:
+        stored = self._read(name)
+        return None if stored is None else stored[:VERSION_BYTES]
 
     def _write(
         self,
@@ -284,7 +278,7 @@ def _open(path: Path) -> Rdict:
 
 def _claim(path: Path) -> None:
     """Mark the directory as a Lakebed store, unless it has other files."""
-    mark = path / _MARK
+    mark = path / _MARKER_FILE
     if path.exists() and not mark.exists() and any(path.iterdir()):
         raise ForeignStore(f"{path} is not empty, and not a Lakebed store")
     make_folder(path)
@@ -312,11 +306,3 @@ def _reading() -> Iterator[None]:
 
 def _item(key: bytes, stored: bytes) -> Item:
     return Item(key, stored[VERSION_BYTES:], Version(stored[:VERSION_BYTES]))
-
-
-def _holds(predicate: Predicate, stored: bytes | None) -> bool:
-    if predicate is ABSENT:
-        return stored is None
-    if predicate is EXISTS:
-        return stored is not None
-    return stored is not None and stored[:VERSION_BYTES] == predicate

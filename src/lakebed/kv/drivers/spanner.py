@@ -27,18 +27,15 @@ A write counts as 6 of the 80,000 mutations of a commit.
 
 import re
 from base64 import b64decode, b64encode
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager, suppress
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Final
 
 from google.api_core.exceptions import Aborted, AlreadyExists, NotFound
 from google.cloud.spanner_admin_database_v1 import DatabaseAdminClient
-from google.cloud.spanner_admin_database_v1.services.database_admin.transports import (
-    DatabaseAdminGrpcTransport,
-)
 from google.cloud.spanner_v1 import SpannerClient
-from google.cloud.spanner_v1.services.spanner.transports import SpannerGrpcTransport
+from google.cloud.spanner_v1.types import CommitResponse, PartialResultSet, ResultSet
 
 from lakebed.base.runtime import Runtime
 from lakebed.kv.drivers.google_rpc import Connection
@@ -50,6 +47,7 @@ from lakebed.kv.errors import (
     UnsafeStore,
 )
 from lakebed.kv.fenced import Cell, CellDatabase, FencedStore
+from lakebed.kv.lifetime import closing_on_error
 from lakebed.kv.store import PARTITIONS_PAGE, Limits, Store, Version
 from lakebed.kv.urls import split_url
 
@@ -87,7 +85,7 @@ _TYPES: Final = dict.fromkeys(("p", "k", "w", "s", "v", "old"), _BYTES) | {
 }
 
 _EXAMPLE: Final = "spanner://project/instance/database"
-_NAME: Final = re.compile(r"[A-Za-z0-9_.:-]+")
+_NAMES: Final = re.compile(r"([A-Za-z0-9_.:-]+)/([A-Za-z0-9_.:-]+)/([A-Za-z0-9_.:-]+)")
 
 
 def open_driver(url: str, runtime: Runtime) -> Store:
@@ -96,13 +94,7 @@ def open_driver(url: str, runtime: Runtime) -> Store:
 
 
 class SpannerCells(CellDatabase):
-    """The rows of a table.
-
-    Raises:
-        InvalidArgument: The URL is malformed, or no credentials were found.
-        ForeignStore: The table exists and is not Lakebed's, or (`UnsafeStore`) would lose records.
-        StoreUnavailable: The database cannot be reached, or the table not be created.
-    """
+    """The rows of a table. Raises as `lakebed.kv.open_store`."""
 
     name = "spanner"
     limits = Limits(partition_bytes=1024, key_bytes=4096, value_bytes=2 << 20)
@@ -118,19 +110,10 @@ class SpannerCells(CellDatabase):
             "retry": None,
             "timeout": reply_seconds,
         }
-        self._connection = Connection(
-            SpannerClient, SpannerGrpcTransport, emulator=emulator, database=self.name
-        )
-        admin = Connection(
-            DatabaseAdminClient, DatabaseAdminGrpcTransport, emulator=emulator, database=self.name
-        )
-        try:
+        self._connection = Connection(SpannerClient, emulator=emulator, database=self.name)
+        admin = Connection(DatabaseAdminClient, emulator=emulator, database=self.name)
+        with closing(admin), closing_on_error(self.close):
             _prepare(admin, self._database, runtime)
-        except BaseException:
-            self.close()
-            raise
-        finally:
-            admin.close()
 
     def read(self, partition: bytes, key: bytes) -> Cell | None:
         rows = self._rows({"keys": [_names(partition, key)]}, 1, _READ)
@@ -183,10 +166,10 @@ class SpannerCells(CellDatabase):
         # The session expires by itself.
         self._connection.close()
 
-    def _begin(self, statement: str, parameters: Mapping[str, str | None]) -> Any:
+    def _begin(self, statement: str, parameters: Mapping[str, str | None]) -> ResultSet | None:
         """Begin a transaction with a statement; return None if the row to insert already exists."""
 
-        def ask(client: Any) -> Any:
+        def ask(client: SpannerClient) -> ResultSet | None:
             request = {
                 "session": self._session_of(client),
                 "transaction": _BEGIN,
@@ -201,11 +184,11 @@ class SpannerCells(CellDatabase):
 
         return self._connection.write(ask)
 
-    def _commit(self, transaction: bytes, reply: Any) -> None:
+    def _commit(self, transaction: bytes, reply: ResultSet) -> None:
         """Commit, with the precommit token of the previous reply."""
 
-        def ask(client: Any) -> Any:
-            request: dict[str, Any] = {
+        def ask(client: SpannerClient) -> CommitResponse:
+            request: dict[str, object] = {
                 "session": self._session_of(client),
                 "transaction_id": transaction,
             }
@@ -223,7 +206,7 @@ class SpannerCells(CellDatabase):
     def _roll_back(self, transaction: bytes) -> None:
         """Release the locks at once; on failure, Spanner releases them some seconds later."""
 
-        def ask(client: Any) -> None:
+        def ask(client: SpannerClient) -> None:
             request = {"session": self._session_of(client), "transaction_id": transaction}
             client.rollback(request, **self._options)
 
@@ -231,9 +214,9 @@ class SpannerCells(CellDatabase):
             self._connection.write(ask)
 
     def _rows(
-        self, which: Mapping[str, Any], limit: int, columns: Sequence[str]
+        self, which: Mapping[str, object], limit: int, columns: Sequence[str]
     ) -> list[Sequence[str | None]]:
-        def ask(client: Any) -> list[Sequence[str | None]]:
+        def ask(client: SpannerClient) -> list[Sequence[str | None]]:
             request = {
                 "session": self._session_of(client),
                 "transaction": _STRONG,
@@ -248,7 +231,7 @@ class SpannerCells(CellDatabase):
 
         return self._connection.read(ask)
 
-    def _session_of(self, client: Any) -> str:
+    def _session_of(self, client: SpannerClient) -> str:
         """Return the session of all calls; create one if necessary."""
         session = self._session
         if session is None:
@@ -268,15 +251,15 @@ class SpannerCells(CellDatabase):
             raise
 
 
-def _prepare(admin: Connection, database: str, runtime: Runtime) -> None:
+def _prepare(admin: Connection[DatabaseAdminClient], database: str, runtime: Runtime) -> None:
     """Create the table if missing; reject a foreign or unsafe table."""
-    once: dict[str, Any] = {"retry": None, "timeout": OPEN_SECONDS}
+    once: dict[str, object] = {"retry": None, "timeout": OPEN_SECONDS}
 
-    def describe(client: Any) -> str | None:
+    def describe(client: DatabaseAdminClient) -> str | None:
         statements = client.get_database_ddl({"database": database}, **once).statements
         return next((each for each in statements if _is_of_table(each)), None)
 
-    def create(client: Any) -> str:
+    def create(client: DatabaseAdminClient) -> str:
         request = {"database": database, "statements": [CREATE_TABLE]}
         operation = client.update_database_ddl(request, **once).operation
         give_up_at = runtime.monotonic() + OPEN_SECONDS
@@ -337,14 +320,14 @@ def _squeeze(statement: str) -> str:
 def _parse_url(url: str) -> tuple[str, str | None]:
     """Return the full name of the database, and the address of an emulator or None."""
     parts, options = split_url(url, options={"emulator"}, example=_EXAMPLE)
-    names = [parts.netloc, *parts.path.strip("/").split("/")]
-    if len(names) != 3 or not all(map(_NAME.fullmatch, names)):  # noqa: PLR2004 - as in the example
+    names = _NAMES.fullmatch(parts.netloc + parts.path.rstrip("/"))
+    if names is None:
         # Do not quote the URL: it may contain credentials.
         raise InvalidArgument(
             f"the URL does not name a database: use {_EXAMPLE}; credentials come from the"
             " environment"
         )
-    project, instance, database = names
+    project, instance, database = names.groups()
     name = f"projects/{project}/instances/{instance}/databases/{database}"
     return name, options.get("emulator")
 
@@ -366,7 +349,7 @@ def _cell(row: Sequence[str | None]) -> Cell:
     return Cell(Version(_bytes(version)), _bytes(stamp), None if value is None else _bytes(value))
 
 
-def _merge(replies: Any) -> Iterator[str | None]:
+def _merge(replies: Iterable[PartialResultSet]) -> Iterator[str | None]:
     """Yield the values of all rows; a large value spans several replies."""
     piece = ""
     for reply in replies:

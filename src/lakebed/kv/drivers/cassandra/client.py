@@ -21,6 +21,7 @@ from cassandra.cluster import (
     Cluster,
     ExecutionProfile,
     NoHostAvailable,
+    ResultSet,
 )
 from cassandra.connection import ConnectionException
 from cassandra.policies import (
@@ -28,8 +29,9 @@ from cassandra.policies import (
     FallthroughRetryPolicy,
     TokenAwarePolicy,
 )
+from cassandra.pool import Host
 from cassandra.protocol import ErrorMessage
-from cassandra.query import tuple_factory
+from cassandra.query import PreparedStatement, tuple_factory
 
 from lakebed.kv.drivers.cassandra.statements import (
     CREATE,
@@ -50,6 +52,7 @@ from lakebed.kv.store import PARTITIONS_PAGE
 from lakebed.kv.urls import is_on, split_url, tls_context
 
 ResultT = TypeVar("ResultT")
+Row = tuple[Any, ...]
 
 CONNECT_SECONDS: Final = 2.0
 OPEN_SECONDS: Final = 30.0
@@ -66,7 +69,7 @@ ERRORS: Final = (DriverException, ErrorMessage, NoHostAvailable, ConnectionExcep
 class CassandraAddress:
     """A parsed URL."""
 
-    settings: dict[str, Any]
+    settings: dict[str, object]
     keyspace: str
     table: str
     """With its keyspace."""
@@ -75,19 +78,14 @@ class CassandraAddress:
 
 
 def parse_url(url: str) -> CassandraAddress:
-    """Parse the URL of a store.
-
-    Raises:
-        InvalidArgument: The URL is malformed. The message does not quote it: it may contain a
-            password.
-    """
+    """Parse the URL of a store; raises as `split_url`."""
     parts, options = split_url(url, options=_OPTIONS, example=_EXAMPLE)
     keyspace = parts.path.strip("/")
     if not parts.hostname or not _KEYSPACE.fullmatch(keyspace):
         raise InvalidArgument(
             f"the URL is malformed: use {_EXAMPLE}, with a host and a keyspace in lower case"
         )
-    settings: dict[str, Any] = {
+    settings: dict[str, object] = {
         "contact_points": parts.hostname.split(","),
         "port": parts.port or DEFAULT_PORT,
     }
@@ -110,7 +108,7 @@ class CassandraClient:
 
     def __init__(self, address: CassandraAddress, reply_seconds: float) -> None:
         self._table = address.table
-        self._known: dict[str, Any] = {}
+        self._prepared: dict[str, PreparedStatement] = {}
         try:
             self.cluster = Cluster(
                 **address.settings,
@@ -139,23 +137,25 @@ class CassandraClient:
             StoreUnavailable: The cluster does not answer.
         """
         for text in (READ, CREATE, REPLACE, ERASE, PAGE, PARTITIONS):
-            self._known[text] = read(partial(self._session.prepare, text.format(table=self._table)))
-        self._known[PARTITIONS].fetch_size = PARTITIONS_PAGE
-        self._known[PAGE].fetch_size = None  # lanes are merged in order only within one page
+            self._prepared[text] = read(
+                partial(self._session.prepare, text.format(table=self._table))
+            )
+        self._prepared[PARTITIONS].fetch_size = PARTITIONS_PAGE
+        self._prepared[PAGE].fetch_size = None  # lanes are merged in order only within one page
 
-    def ask(self, statement: str, parameters: Sequence[object], **options: Any) -> Any:
+    def execute(self, statement: str, parameters: Sequence[object], **options: object) -> ResultSet:
         """Run a prepared statement."""
-        return self._session.execute(self._known[statement], parameters, **options)
+        return self._session.execute(self._prepared[statement], parameters, **options)
 
-    def tell(self, question: str, *parameters: object, node: Any = None) -> list[Any]:
+    def query(self, statement: str, *parameters: object, node: Host | None = None) -> list[Row]:
         """Return the rows of a one-time query.
 
         Raises:
             StoreUnavailable: The cluster does not answer.
         """
-        rows: list[Any] = read(
+        rows: list[Row] = read(
             lambda: self._session.execute(
-                question, parameters or None, timeout=OPEN_SECONDS, host=node
+                statement, parameters or None, timeout=OPEN_SECONDS, host=node
             ).all()
         )
         return rows

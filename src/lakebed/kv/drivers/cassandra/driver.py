@@ -3,10 +3,10 @@
 import os
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Any, Final
+from typing import Final
 
 from cassandra import OperationTimedOut
-from cassandra.cluster import NoHostAvailable
+from cassandra.cluster import NoHostAvailable, ResultSet
 from cassandra.connection import ConnectionException
 
 from lakebed.base.runtime import Runtime
@@ -29,11 +29,12 @@ from lakebed.kv.drivers.cassandra.statements import (
 )
 from lakebed.kv.errors import StoreUnavailable, StoreUnreachable
 from lakebed.kv.fenced import Cell, CellDatabase, FencedStore
+from lakebed.kv.lifetime import closing_on_error
 from lakebed.kv.rows import pack_body, unpack_body
 from lakebed.kv.store import Limits, Store
 
 REPLY_SECONDS: Final = 5.0
-TURNS: Final = 251
+LOCKS: Final = 251
 """Number of locks per process, shared by the lanes of all partitions."""
 
 
@@ -43,14 +44,7 @@ def open_driver(url: str, runtime: Runtime) -> Store:
 
 
 class CassandraCells(CellDatabase):
-    """The rows of a table.
-
-    Raises:
-        InvalidArgument: The URL is malformed.
-        ForeignStore: The table exists and is not Lakebed's.
-        UnsafeStore: The cluster would lose acknowledged writes.
-        StoreUnavailable: The cluster cannot be reached, or the keyspace is missing.
-    """
+    """The rows of a table. Raises as `lakebed.kv.open_store`."""
 
     name = "cassandra"
     limits = Limits(partition_bytes=1024, key_bytes=4096, value_bytes=4 << 20)
@@ -60,32 +54,29 @@ class CassandraCells(CellDatabase):
 
     def __init__(self, url: str, runtime: Runtime, *, reply_seconds: float = REPLY_SECONDS) -> None:
         self._address = parse_url(url)
-        self._turns = [runtime.lock() for _ in range(TURNS)]
+        self._locks = [runtime.lock() for _ in range(LOCKS)]
         self._renewing = runtime.lock()
         self._tries = 0
         self._reply_seconds = reply_seconds
         self._process = os.getpid()
-        self._left: list[CassandraClient] = []
+        self._retired: list[CassandraClient] = []
         self._client = CassandraClient(self._address, reply_seconds)
-        try:
+        with closing_on_error(self.close):
             prepare(self._client, self._address)
             self._client.prepare_statements()
-        except BaseException:
-            self.close()
-            raise
 
     def read(self, partition: bytes, key: bytes) -> Cell | None:
-        rows = read(lambda: self._ask(READ, row_of(partition, key)).all())
+        rows = read(lambda: self._execute(READ, row_of(partition, key)).all())
         return unpack_body(*rows[0]) if rows else None
 
     def swap(self, partition: bytes, key: bytes, stamp: bytes | None, new: Cell) -> Cell | None:
         row, content = row_of(partition, key), (new.stamp, pack_body(new))
         try:
-            with self._turns[hash(row[:2]) % TURNS]:
+            with self._locks[hash(row[:2]) % LOCKS]:
                 if stamp is None:
-                    reply = self._ask(CREATE, (*row, *content))
+                    reply = self._execute(CREATE, (*row, *content))
                 else:
-                    reply = self._ask(REPLACE, (*content, *row, stamp))
+                    reply = self._execute(REPLACE, (*content, *row, stamp))
             if reply.one()[0]:
                 return new
         except ERRORS as error:
@@ -95,31 +86,33 @@ class CassandraCells(CellDatabase):
     def erase(self, partition: bytes, key: bytes, stamp: bytes) -> None:
         row = row_of(partition, key)
         try:
-            with self._turns[hash(row[:2]) % TURNS]:
-                self._ask(ERASE, (*row, stamp))
+            with self._locks[hash(row[:2]) % LOCKS]:
+                self._execute(ERASE, (*row, stamp))
         except ERRORS as error:
             raise failure_of_a_write(error) from error
 
     def page(
         self, partition: bytes, start: bytes, limit: int
     ) -> tuple[list[tuple[bytes, Cell]], bytes | None]:
-        rows = read(lambda: self._ask(PAGE, (partition, start, limit)).all())
+        rows = read(lambda: self._execute(PAGE, (partition, start, limit)).all())
         cells = [(key, unpack_body(stamp, body)) for key, stamp, body in rows]
         return cells, cells[-1][0] + b"\x00" if len(cells) == limit else None
 
     def partition_page(self, cursor: bytes) -> tuple[list[bytes], bytes | None]:
         # The cursor is the server's paging state: partitions are in hash order. A partition with
         # several lanes is returned several times.
-        reply = read(lambda: self._ask(PARTITIONS, (), paging_state=cursor or None))
+        reply = read(lambda: self._execute(PARTITIONS, (), paging_state=cursor or None))
         return [partition for partition, _ in reply.current_rows], reply.paging_state
 
     def close(self) -> None:
         # A forked child has none of the library's threads, and would wait for them forever.
         if os.getpid() == self._process:
-            for client in (self._client, *self._left):
+            for client in (self._client, *self._retired):
                 client.close()
 
-    def _ask(self, statement: str, parameters: Sequence[object], **options: Any) -> Any:
+    def _execute(
+        self, statement: str, parameters: Sequence[object], **options: object
+    ) -> ResultSet:
         """Run a statement on the current connections; replace them if no node can be reached.
 
         All threads share a connection per node, so a stuck connection blocks all of them. After a
@@ -127,10 +120,10 @@ class CassandraCells(CellDatabase):
         """
         client = self._client
         try:
-            return client.ask(statement, parameters, **options)
+            return client.execute(statement, parameters, **options)
         except NoHostAvailable:
             # The request was not sent.
-            return self._renew(client).ask(statement, parameters, **options)
+            return self._renew(client).execute(statement, parameters, **options)
         except (OperationTimedOut, ConnectionException):
             with suppress(StoreUnavailable):  # the error of this call is raised
                 self._renew(client)
@@ -149,12 +142,9 @@ class CassandraCells(CellDatabase):
                     raise StoreUnreachable("cannot reach cassandra: another thread just failed to")
                 self._tries += 1
                 new = CassandraClient(self._address, self._reply_seconds)
-                try:
+                with closing_on_error(new.close):
                     new.prepare_statements()
-                except BaseException:
-                    new.close()
-                    raise
                 self._client = new
-                self._left = [*(each for each in self._left if each.is_open), client]
+                self._retired = [*(each for each in self._retired if each.is_open), client]
                 client.close_after(self._reply_seconds)
             return self._client

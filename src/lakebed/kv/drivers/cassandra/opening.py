@@ -16,20 +16,14 @@ _LOGGER: Final = logging.getLogger(__name__)
 
 
 def prepare(client: CassandraClient, address: CassandraAddress) -> None:
-    """Create the table if missing; reject a foreign table or an unsafe configuration.
-
-    Raises:
-        ForeignStore: The table exists and is not Lakebed's.
-        UnsafeStore: The cluster would lose acknowledged writes.
-        StoreUnavailable: The cluster does not answer, or the keyspace is missing.
-    """
+    """Create the table if missing; reject a foreign table or an unsafe configuration."""
     _check_version(client)
     if not address.trusted:
         _check_nodes(client)
     _check_keyspace(client, address.keyspace)
     columns = _columns(client, address.keyspace)
     if not columns:
-        client.tell(CREATE_TABLE.format(table=address.table))
+        client.query(CREATE_TABLE.format(table=address.table))
         _LOGGER.info("initialized the table %s", address.table)
         columns = _columns(client, address.keyspace)
     if columns != COLUMNS:
@@ -41,7 +35,7 @@ def prepare(client: CassandraClient, address: CassandraAddress) -> None:
 
 
 def _check_version(client: CassandraClient) -> None:
-    ((version,),) = client.tell("SELECT release_version FROM system.local")
+    ((version,),) = client.query("SELECT release_version FROM system.local")
     major, minor = (int(part) for part in version.split(".")[:2])
     if (major, minor) < OLDEST_VERSION:
         raise ForeignStore(f"cassandra {version} is too old: 4.0 or newer is required")
@@ -49,13 +43,13 @@ def _check_version(client: CassandraClient) -> None:
 
 def _check_nodes(client: CassandraClient) -> None:
     """Reject nodes that acknowledge a write before it is on disk."""
-    question = "SELECT value FROM system_views.settings WHERE name = 'commitlog_sync'"
+    statement = "SELECT value FROM system_views.settings WHERE name = 'commitlog_sync'"
     wrong: list[str] = []
     for node in client.cluster.metadata.all_hosts():
         if node.is_up is False:
             continue
         try:
-            rows = client.tell(question, node=node)
+            rows = client.query(statement, node=node)
         except StoreUnavailable as error:
             if not isinstance(error.__cause__, RequestValidationException):
                 raise
@@ -71,7 +65,7 @@ def _check_nodes(client: CassandraClient) -> None:
 
 
 def _check_keyspace(client: CassandraClient, keyspace: str) -> None:
-    rows = client.tell(
+    rows = client.query(
         "SELECT durable_writes FROM system_schema.keyspaces WHERE keyspace_name = %s", keyspace
     )
     if not rows:
@@ -87,7 +81,7 @@ def _check_keyspace(client: CassandraClient, keyspace: str) -> None:
 
 
 def _columns(client: CassandraClient, keyspace: str) -> dict[str, str]:
-    rows = client.tell(
+    rows = client.query(
         "SELECT column_name, type FROM system_schema.columns"
         " WHERE keyspace_name = %s AND table_name = %s",
         keyspace,
@@ -97,7 +91,7 @@ def _columns(client: CassandraClient, keyspace: str) -> dict[str, str]:
 
 
 def _check_table(client: CassandraClient, keyspace: str) -> None:
-    ((seconds, repair),) = client.tell(
+    ((seconds, repair),) = client.query(
         "SELECT default_time_to_live, read_repair FROM system_schema.tables"
         " WHERE keyspace_name = %s AND table_name = %s",
         keyspace,

@@ -23,7 +23,7 @@ from lakebed.kv.errors import (
     UnsafeStore,
 )
 from lakebed.kv.fenced import FENCE_SECONDS, end_process
-from lakebed.kv.lifetime import Lifetime
+from lakebed.kv.lifetime import Lifetime, closing_on_error
 from lakebed.kv.store import (
     ABSENT,
     ANY,
@@ -82,19 +82,9 @@ class _Session:
 
 
 class EtcdStore(Store):
-    """The keys below a prefix of an etcd cluster.
+    """The keys below a prefix of an etcd cluster. Raises as `lakebed.kv.open_store`.
 
-    Args:
-        url: See `lakebed.kv.drivers.etcd`.
-        runtime: Provides clock, randomness and threads.
-        reply_seconds: Time limit for a reply.
-        give_up: Ends the process; called when a lost write cannot be fenced.
-
-    Raises:
-        InvalidArgument: The URL is malformed.
-        ForeignStore: The cluster is too old.
-        UnsafeStore: The cluster would lose acknowledged writes.
-        StoreUnavailable: The cluster cannot be reached.
+    `give_up` ends the process; it is called when a lost write cannot be fenced.
     """
 
     name = "etcd"
@@ -116,13 +106,10 @@ class EtcdStore(Store):
         self._gateway = EtcdGateway(address, reply_seconds=reply_seconds)
         self._sessions: list[_Session] = []
         self._lifetime = Lifetime(runtime, self._gateway.close, limits=self.limits, shared=True)
-        try:
+        with closing_on_error(self.close):
             self._check_cluster()
             if not address.trusted:
                 self._check_durability()
-        except BaseException:
-            self.close()
-            raise
 
     def get(self, partition: bytes, key: bytes) -> Item:
         (item,) = self.get_many([(partition, key)])

@@ -78,12 +78,7 @@ class EtcdAddress:
 
 
 def parse_url(url: str) -> EtcdAddress:
-    """Parse the URL of a store.
-
-    Raises:
-        InvalidArgument: The URL is malformed. The message does not quote it: it may contain a
-            password.
-    """
+    """Parse the URL of a store; raises as `split_url`."""
     # Replace the list of members, in which a URL parser would find an invalid port.
     login, at, hosts = url.partition("://")[2].partition("/")[0].partition("?")[0].rpartition("@")
     parts, options = split_url(
@@ -124,7 +119,7 @@ class EtcdGateway:
         self._timeout = httpx.Timeout(reply_seconds, connect=CONNECT_SECONDS)
         self._idle: list[httpx.Client] = []
         try:
-            self._verify: Any = httpx.create_ssl_context(verify=address.ca or True)
+            self._verify = httpx.create_ssl_context(verify=address.ca or True)
         except OSError as error:
             raise InvalidArgument(
                 f"cannot read the certificates in {address.ca}: {error}"
@@ -156,7 +151,7 @@ class EtcdGateway:
         finally:
             self._idle.append(client)
 
-    def read(self, path: str, body: Mapping[str, Any]) -> Json:
+    def read(self, path: str, body: Mapping[str, object]) -> Json:
         """Send a request that changes nothing.
 
         Raises:
@@ -169,7 +164,7 @@ class EtcdGateway:
         except OutcomeUnknown as error:
             raise StoreUnavailable(str(error)) from error
 
-    def write(self, path: str, body: Mapping[str, Any]) -> Json:
+    def write(self, path: str, body: Mapping[str, object]) -> Json:
         """Send a change.
 
         Raises:

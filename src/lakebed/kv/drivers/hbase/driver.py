@@ -2,8 +2,11 @@
 
 import logging
 from collections.abc import Callable
+from contextlib import closing
 from functools import partial
 from typing import Any, Final, TypeVar
+
+from thriftpy2.thrift import TClient
 
 from lakebed.base.runtime import Runtime
 from lakebed.kv.drivers.hbase.link import ERRORS, SERVICE, HBaseLink, explain, parse_url
@@ -14,6 +17,7 @@ from lakebed.kv.errors import (
     UnsafeStore,
 )
 from lakebed.kv.fenced import Cell, CellDatabase, FencedStore
+from lakebed.kv.lifetime import closing_on_error
 from lakebed.kv.pool import Pool
 from lakebed.kv.rows import (
     list_partitions,
@@ -48,14 +52,7 @@ def open_driver(url: str, runtime: Runtime) -> Store:
 
 
 class HBaseCells(CellDatabase):
-    """The rows of a table.
-
-    Raises:
-        InvalidArgument: The URL is malformed.
-        ForeignStore: The table exists and is not Lakebed's.
-        UnsafeStore: The table would lose acknowledged writes.
-        StoreUnavailable: The table cannot be reached or created.
-    """
+    """The rows of a table. Raises as `lakebed.kv.open_store`."""
 
     name = "hbase"
     limits = Limits(partition_bytes=1024, key_bytes=4096, value_bytes=8 << 20)
@@ -79,17 +76,12 @@ class HBaseCells(CellDatabase):
             database="hbase",
             explain=explain,
         )
-        try:
-            _prepare_table(partial(_ask, opening), address.table)
-        except BaseException:
-            self.close()
-            raise
-        finally:
-            opening.close()
+        with closing(opening), closing_on_error(self.close):
+            _prepare_table(opening, address.table)
 
     def read(self, partition: bytes, key: bytes) -> Cell | None:
         get = SERVICE.TGet(row=row_name(partition, key))
-        found = self._read(lambda call: call.get(self._table, get))
+        found = _read(self._pool, lambda call: call.get(self._table, get))
         return _cell(found) if found.columnValues else None
 
     def swap(self, partition: bytes, key: bytes, stamp: bytes | None, new: Cell) -> Cell | None:
@@ -101,7 +93,7 @@ class HBaseCells(CellDatabase):
         )
         try:
             # A stamp of None requires that the row has no stamp.
-            swapped = _ask(
+            swapped = _call(
                 self._pool,
                 lambda call: call.checkAndPut(self._table, name, FAMILY, STAMP, stamp, put),
             )
@@ -113,7 +105,7 @@ class HBaseCells(CellDatabase):
         name = row_name(partition, key)
         delete = SERVICE.TDelete(row=name, durability=SERVICE.TDurability.FSYNC_WAL)
         try:
-            _ask(
+            _call(
                 self._pool,
                 lambda call: call.checkAndDelete(self._table, name, FAMILY, STAMP, stamp, delete),
             )
@@ -146,19 +138,15 @@ class HBaseCells(CellDatabase):
             caching=limit,
             limit=limit,
         )
-        rows: list[Any] = self._read(lambda call: call.getScannerResults(self._table, scan, limit))
-        return rows
-
-    def _read(self, ask: Callable[[Any], ResultT]) -> ResultT:
-        return _read(partial(_ask, self._pool), ask)
+        return _read(self._pool, lambda call: call.getScannerResults(self._table, scan, limit))
 
 
-def _ask(pool: Pool[HBaseLink], ask: Callable[[Any], ResultT]) -> ResultT:
+def _call(pool: Pool[HBaseLink], request: Callable[[TClient], ResultT]) -> ResultT:
     """Make a call on a connection, and keep the connection if the call was answered."""
     link = pool.take()
     kept: HBaseLink | None = None
     try:
-        answer = ask(link.call)
+        answer = request(link.call)
         kept = link
     except SERVICE.TIOError:
         kept = link
@@ -168,15 +156,11 @@ def _ask(pool: Pool[HBaseLink], ask: Callable[[Any], ResultT]) -> ResultT:
     return answer
 
 
-Ask = Callable[[Callable[[Any], Any]], Any]
-
-
-def _read(make: Ask, ask: Callable[[Any], ResultT]) -> ResultT:
+def _read(pool: Pool[HBaseLink], request: Callable[[TClient], ResultT]) -> ResultT:
     try:
-        answer: ResultT = make(ask)
+        return _call(pool, request)
     except ERRORS as error:
         raise StoreUnavailable(f"hbase did not answer: {explain(error)}") from error
-    return answer
 
 
 def _failure_of_a_write(error: Exception) -> OutcomeUnknown:
@@ -190,22 +174,22 @@ def _failure_of_a_write(error: Exception) -> OutcomeUnknown:
     return OutcomeUnknown(f"the outcome of a write to hbase is unknown: {explain(error)}")
 
 
-def _prepare_table(make: Ask, name: str) -> None:
+def _prepare_table(pool: Pool[HBaseLink], name: str) -> None:
     """Create the table if missing; reject a foreign or unsafe table."""
     namespace, _, qualifier = name.rpartition(":")
     table = SERVICE.TTableName(ns=namespace.encode() or None, qualifier=qualifier.encode())
-    if not _read(make, lambda call: call.tableExists(table)):
+    if not _read(pool, lambda call: call.tableExists(table)):
         family = SERVICE.TColumnFamilyDescriptor(name=FAMILY, maxVersions=1)
         made = SERVICE.TTableDescriptor(tableName=table, columns=[family])
         try:
-            make(lambda call: call.createTable(made, None))
+            _call(pool, lambda call: call.createTable(made, None))
             _LOGGER.info("created the table %s", name)
         except SERVICE.TIOError as error:
             # Another process was first; otherwise the next call reports the error.
             _LOGGER.info("did not create the table %s: %s", name, explain(error))
         except ERRORS as error:
             raise StoreUnavailable(f"cannot create the table: {explain(error)}") from error
-    columns = _read(make, lambda call: call.getTableDescriptor(table)).columns
+    columns = _read(pool, lambda call: call.getTableDescriptor(table)).columns
     families = {family.name: family for family in columns}
     if list(families) != [FAMILY]:
         found = ", ".join(each.decode(errors="replace") for each in sorted(families))
@@ -220,7 +204,7 @@ def _prepare_table(make: Ask, name: str) -> None:
         )
 
 
-def _column(name: bytes, value: bytes) -> Any:
+def _column(name: bytes, value: bytes) -> object:
     return SERVICE.TColumnValue(family=FAMILY, qualifier=name, value=value)
 
 

@@ -7,7 +7,7 @@ import ssl
 from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
-from typing import Any, Final
+from typing import Final
 
 import thriftpy2
 from thriftpy2.protocol import TCyBinaryProtocol
@@ -15,12 +15,13 @@ from thriftpy2.thrift import TClient, TException
 from thriftpy2.transport import TCyBufferedTransport, TSocket
 
 from lakebed.kv.errors import InvalidArgument
+from lakebed.kv.lifetime import closing_on_error
 from lakebed.kv.pool import POOL_SIZE
 from lakebed.kv.urls import pool_size, split_url, tls_context
 
 CONNECT_SECONDS: Final = 2.0
 # Busy connections are not polled: every poll lets another thread run first.
-LOOK_AFTER_SECONDS: Final = 0.02
+POLL_AFTER_SECONDS: Final = 0.02
 DEFAULT_PORT: Final = 9090
 _OPTIONS: Final = frozenset({"tls", "ca", "pool_size"})
 _EXAMPLE: Final = "hbase://host:9090/table"
@@ -46,12 +47,7 @@ class HBaseAddress:
 
 
 def parse_url(url: str) -> HBaseAddress:
-    """Parse the URL of a store.
-
-    Raises:
-        InvalidArgument: The URL is malformed. The message does not quote it: it may contain a
-            password.
-    """
+    """Parse the URL of a store; raises as `split_url`."""
     parts, options = split_url(url, options=_OPTIONS, example=_EXAMPLE)
     table = parts.path.strip("/")
     if not parts.hostname or "@" in parts.netloc or not _TABLE.fullmatch(table):
@@ -78,7 +74,7 @@ class HBaseLink:
         self._socket = socket.create_connection(
             (address.host, address.port), timeout=CONNECT_SECONDS
         )
-        try:
+        with closing_on_error(self.close):
             self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             if address.context is not None:
                 self._socket = address.context.wrap_socket(
@@ -87,11 +83,8 @@ class HBaseLink:
             self._socket.settimeout(reply_seconds)
             self._input = select.poll()
             self._input.register(self._socket.fileno(), select.POLLIN)
-        except BaseException:
-            self.close()
-            raise
         protocol = TCyBinaryProtocol(TCyBufferedTransport(TSocket(sock=self._socket)))
-        self.call: Any = TClient(SERVICE.THBaseService, protocol)
+        self.call = TClient(SERVICE.THBaseService, protocol)
         self._used_at = monotonic()
 
     def is_usable(self) -> bool:
@@ -101,7 +94,7 @@ class HBaseLink:
         """
         now = monotonic()
         idle_seconds, self._used_at = now - self._used_at, now
-        return idle_seconds < LOOK_AFTER_SECONDS or not self._input.poll(0)
+        return idle_seconds < POLL_AFTER_SECONDS or not self._input.poll(0)
 
     def close(self) -> None:
         """Close the connection; the server may still be running the last request."""

@@ -30,7 +30,7 @@ from lakebed.kv.errors import (
     UnsafeStore,
 )
 from lakebed.kv.fenced import FENCE_SECONDS, end_process
-from lakebed.kv.lifetime import Lifetime
+from lakebed.kv.lifetime import Lifetime, closing_on_error
 from lakebed.kv.pool import Pool
 from lakebed.kv.store import (
     ABSENT,
@@ -72,19 +72,9 @@ def open_driver(url: str, runtime: Runtime) -> Store:
 
 
 class MySQLStore(Store):
-    """A table in a MySQL or MariaDB database.
+    """A table in a MySQL or MariaDB database. Raises as `lakebed.kv.open_store`.
 
-    Args:
-        url: See `lakebed.kv.drivers.mysql`.
-        runtime: Provides clock, randomness and threads.
-        reply_seconds: Time limit for a reply.
-        give_up: Ends the process; called when a fence cannot be finished.
-
-    Raises:
-        InvalidArgument: The URL is malformed.
-        ForeignStore: The table exists and is not Lakebed's.
-        UnsafeStore: The server would lose acknowledged writes.
-        StoreUnavailable: The server cannot be reached.
+    `give_up` ends the process; it is called when a fence cannot be finished.
     """
 
     name = "mysql"
@@ -105,11 +95,8 @@ class MySQLStore(Store):
         self._connect = partial(MySQLLink, address, runtime, reply_seconds=reply_seconds)
         self._pool = Pool(self._connect, address.pool_size, database="mysql", explain=explain)
         self._lifetime = Lifetime(runtime, self._pool.close, limits=self.limits, shared=True)
-        try:
+        with closing_on_error(self.close):
             self._reading(partial(_prepare, trusted=address.trusted), seconds=OPEN_SECONDS)
-        except BaseException:
-            self.close()
-            raise
 
     def get(self, partition: bytes, key: bytes) -> Item:
         self._lifetime.begin(partition, key)

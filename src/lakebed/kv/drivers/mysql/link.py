@@ -14,6 +14,7 @@ from lakebed.base.runtime import Runtime
 from lakebed.kv.drivers.kernel_timeouts import bound_by_kernel
 from lakebed.kv.drivers.mysql import statements
 from lakebed.kv.errors import InvalidArgument, StoreUnavailable
+from lakebed.kv.lifetime import closing_on_error
 from lakebed.kv.pool import POOL_SIZE
 from lakebed.kv.urls import is_on, pool_size, split_url, tls_context
 
@@ -21,7 +22,7 @@ CONNECT_SECONDS: Final = 2
 REPLY_SECONDS: Final = 5.0
 LIFETIME_SECONDS: Final = 120.0
 # Busy connections are not polled: every poll lets another thread run first.
-LOOK_AFTER_SECONDS: Final = 0.02
+POLL_AFTER_SECONDS: Final = 0.02
 DEFAULT_PORT: Final = 3306
 _OPTIONS: Final = frozenset({"tls", "ca", "pool_size", "durable"})
 _EXAMPLE: Final = "mysql://user:password@host:3306/database"
@@ -47,12 +48,7 @@ class MySQLAddress:
 
 
 def parse_url(url: str) -> MySQLAddress:
-    """Parse the URL of a store.
-
-    Raises:
-        InvalidArgument: The URL is malformed. The message does not quote it: it may contain a
-            password.
-    """
+    """Parse the URL of a store; raises as `split_url`."""
     parts, options = split_url(url, options=_OPTIONS, example=_EXAMPLE)
     database = unquote(parts.path.strip("/"))
     if not parts.hostname or not parts.username or not database or "/" in database:
@@ -99,6 +95,13 @@ class _Connection(pymysql.Connection):
         bound_by_kernel(connected, reply_seconds)
         self.connect(connected)
 
+    def fileno(self) -> int:
+        return self._sock.fileno()
+
+    def abort(self) -> None:
+        """Close without a message to the server, unlike `close`, which could wait."""
+        self._force_close()
+
     def _read_bytes(self, count: int) -> bytes:
         try:
             data: bytes | None = self._rfile.read(count)
@@ -137,16 +140,12 @@ class MySQLLink:
             client_flag=CLIENT.FOUND_ROWS,
         )
         self._cursor = self._connection.cursor()
-        try:
+        with closing_on_error(self.close):
             self.lock = f"lakebed:{runtime.random_bytes(16).hex()}"
             self._take_own_lock()
             self._connected_at = self._used_at = runtime.monotonic()
             self._input = select.poll()
-            # PyMySQL has no public access to its socket.
-            self._input.register(self._connection._sock.fileno(), select.POLLIN)  # noqa: SLF001
-        except BaseException:
-            self.close()
-            raise
+            self._input.register(self._connection, select.POLLIN)
 
     def _take_own_lock(self) -> None:
         ((number, read_only, locked),) = self.ask(statements.IDENTIFY, self.lock)
@@ -187,7 +186,7 @@ class MySQLLink:
         idle_seconds, self._used_at = now - self._used_at, now
         if now - self._connected_at > LIFETIME_SECONDS:
             return False
-        return idle_seconds < LOOK_AFTER_SECONDS or not self._input.poll(0)
+        return idle_seconds < POLL_AFTER_SECONDS or not self._input.poll(0)
 
     def end(self, lock: str) -> bool:
         """Kill the connection that holds a lock; return whether the server has released the lock.
@@ -210,7 +209,7 @@ class MySQLLink:
 
     def close(self) -> None:
         """Close the connection; the server may still be running the last statement."""
-        self._connection._force_close()  # noqa: SLF001 - close() would first write to it and wait
+        self._connection.abort()
 
 
 def code_of(error: pymysql.Error) -> int:

@@ -14,10 +14,10 @@ from lakebed.base.runtime import Runtime
 from lakebed.kv.drivers.postgresql import statements, wire
 from lakebed.kv.drivers.postgresql.batches import BATCHED_BYTES, Place, PostgresWrite, choose
 from lakebed.kv.drivers.postgresql.link import (
-    Answers,
     PostgresLink,
     PostgresTimeouts,
-    Question,
+    Query,
+    Replies,
     explain,
 )
 from lakebed.kv.drivers.postgresql.schema import prepare_schema
@@ -31,6 +31,7 @@ from lakebed.kv.errors import (
     StoreUnavailable,
 )
 from lakebed.kv.group_commit import Batch, GroupCommit
+from lakebed.kv.lifetime import closing_on_error
 from lakebed.kv.pool import POOL_SIZE, Pool
 from lakebed.kv.store import (
     ABSENT,
@@ -50,13 +51,13 @@ from lakebed.kv.store import (
     check_predicate,
     new_version,
 )
+from lakebed.kv.urls import pool_size
 
 OPEN_SECONDS: Final = 30.0
 RECONNECT_SECONDS: Final = 0.1
 CHUNK_KEYS: Final = 1000
 CHUNK_BYTES: Final = 8 << 20
 DISK_FULL: Final = "53100"
-POOL_SIZE_MAX: Final = 1000
 _POOL_SIZE_OPTION: Final = "pool_size"
 
 # For each kind of write, the statements for a single row and for many rows.
@@ -88,29 +89,20 @@ class PostgreSQLStore(Store):
     shared_between_processes = True
 
     def __init__(
-        self, url: str, runtime: Runtime, *, patience: PostgresTimeouts | None = None
+        self, url: str, runtime: Runtime, *, timeouts: PostgresTimeouts | None = None
     ) -> None:
-        """Connect, and create the table if missing.
-
-        Raises:
-            InvalidArgument: The URL is malformed, or the pool size out of range.
-            ForeignStore: The table exists and is not Lakebed's.
-            StoreUnavailable: The database cannot be reached.
-        """
+        """Connect, and create the table if missing. Raises as `lakebed.kv.open_store`."""
         self._runtime = runtime
-        self._patience = patience or PostgresTimeouts()
-        conninfo, pool_size = _parse_url(url)
-        self._connect = partial(PostgresLink.connect, conninfo, self._patience, runtime)
-        self._pool = Pool(self._connect, pool_size, database="postgresql", explain=explain)
+        self._timeouts = timeouts or PostgresTimeouts()
+        conninfo, size = _parse_url(url)
+        self._connect = partial(PostgresLink.connect, conninfo, self._timeouts, runtime)
+        self._pool = Pool(self._connect, size, database="postgresql", explain=explain)
         self._sets = self._group(SET)
         self._creations = self._group(CREATE)
         self._swaps = self._group(SWAP)
         self._closed = False
-        try:
+        with closing_on_error(self.close):
             self._prepare()
-        except BaseException:
-            self.close()
-            raise
 
     def get(self, partition: bytes, key: bytes) -> Item:
         if self._closed:
@@ -240,7 +232,7 @@ class PostgreSQLStore(Store):
         elif predicate is ABSENT:
             applied = self._write_in(self._creations, write)
         elif predicate is EXISTS:
-            row = self._run(Question(statements.SET_IF_EXISTS, write.row), [write])
+            row = self._run(Query(statements.SET_IF_EXISTS, write.row), [write])
             applied = row.ntuples > 0
         else:
             write.predicate = predicate
@@ -275,18 +267,18 @@ class PostgreSQLStore(Store):
             write.applied = kind is SET or write.version in versions
         return batch
 
-    def _run(self, question: Question, batch: Sequence[PostgresWrite]) -> PGresult:
+    def _run(self, query: Query, batch: Sequence[PostgresWrite]) -> PGresult:
         """Write a batch, and distribute the items read after it; raises as `_run_write`."""
         places = list(dict.fromkeys(chain.from_iterable([write.places for write in batch])))
         if not places:
-            return self._run_write(question).written
-        answers = self._run_write(question, _read_of(places))
+            return self._run_write(query).written
+        replies = self._run_write(query, _read_of(places))
         found: dict[Place, Item | None] = {}
-        if answers.found is not None:
-            found = dict(zip(places, wire.items_at(places, answers.found), strict=True))
+        if replies.found is not None:
+            found = dict(zip(places, wire.items_at(places, replies.found), strict=True))
         for write in batch:
-            write.found, write.read_error = found, answers.error
-        return answers.written
+            write.found, write.read_error = found, replies.error
+        return replies.written
 
     def _prepare(self) -> None:
         link = self._pool.take(OPEN_SECONDS)
@@ -303,7 +295,7 @@ class PostgreSQLStore(Store):
         link = self._pool.take()
         kept: PostgresLink | None = None
         try:
-            found = link.look_up(statement, parameters)
+            found = link.read(statement, parameters)
             kept = link
         except psycopg.Error as error:
             raise _no_answer(error) from error
@@ -313,10 +305,10 @@ class PostgreSQLStore(Store):
 
     def _write(self, statement: LiteralString, *parameters: bytes) -> int:
         """Run a write and return the number of changed rows; raises as `_run_write`."""
-        answers = self._run_write(Question(statement, parameters))
-        return answers.written.command_tuples or 0
+        replies = self._run_write(Query(statement, parameters))
+        return replies.written.command_tuples or 0
 
-    def _run_write(self, write: Question, read: Question | None = None) -> Answers:
+    def _run_write(self, write: Query, read: Query | None = None) -> Replies:
         """Run a write, and optionally a read after it, with the deadline as first parameter.
 
         Raises:
@@ -327,10 +319,10 @@ class PostgreSQLStore(Store):
         kept: PostgresLink | None = None
         deadline = link.deadline()
         # Computed after the deadline, so that a pause in between only makes the wait longer.
-        settled_at = self._runtime.monotonic() + self._patience.settled_seconds
+        settled_at = self._runtime.monotonic() + self._timeouts.settled_seconds
         try:
-            answers = link.ask(write.due_by(deadline), read)
-            kept = link if answers.error is None else None
+            replies = link.write(write.with_deadline(deadline), read)
+            kept = link if replies.error is None else None
         except psycopg.Error as error:
             # Close the connection even after an SQL error: if the server's clock was set, deadlines
             # stay wrong until a new connection reads the clock.
@@ -348,7 +340,7 @@ class PostgreSQLStore(Store):
             raise
         finally:
             self._pool.give_back(link, kept)
-        return answers
+        return replies
 
     def _settle(self, lost: PostgresLink, settled_at: float) -> PostgresLink | None:
         """Return when the statement sent on a lost connection can no longer be applied.
@@ -384,13 +376,9 @@ def _parse_url(url: str) -> tuple[str, int]:
     server, question_mark, query = url.rpartition("?")
     if not question_mark:
         server, query = url, ""
-    options = query.split("&") if query else []
-    pool_size = str(POOL_SIZE)
-    for option in options:
-        name, _, value = option.partition("=")
-        if name == _POOL_SIZE_OPTION:
-            pool_size = value
-    rest = [option for option in options if option.partition("=")[0] != _POOL_SIZE_OPTION]
+    options = [option.partition("=") for option in query.split("&")] if query else []
+    own = {name: value for name, _, value in options if name == _POOL_SIZE_OPTION}
+    rest = ["".join(option) for option in options if option[0] not in own]
     conninfo = f"{server}?{'&'.join(rest)}" if rest else server
     try:
         conninfo_to_dict(conninfo)
@@ -400,30 +388,26 @@ def _parse_url(url: str) -> tuple[str, int]:
             "the URL is malformed: use postgresql://user:password@host:port/database, and"
             " percent-encode special characters"
         ) from None
-    if not (pool_size.isascii() and pool_size.isdigit() and 1 <= int(pool_size) <= POOL_SIZE_MAX):
-        raise InvalidArgument(
-            f"{_POOL_SIZE_OPTION} must be a number from 1 to {POOL_SIZE_MAX}, not '{pool_size}'"
-        )
-    return conninfo, int(pool_size)
+    return conninfo, pool_size(own, POOL_SIZE)
 
 
 def _write_of(
     batch: Sequence[PostgresWrite], of_one: LiteralString, of_many: LiteralString
-) -> Question:
+) -> Query:
     """Return the query for writing a batch."""
     if len(batch) == 1:
-        return Question(of_one, batch[0].row)
+        return Query(of_one, batch[0].row)
     rows = sorted([write.row for write in batch])
-    return Question(of_many, [wire.array(column) for column in zip(*rows, strict=True)])
+    return Query(of_many, [wire.array(column) for column in zip(*rows, strict=True)])
 
 
-def _read_of(places: Sequence[Place]) -> Question:
+def _read_of(places: Sequence[Place]) -> Query:
     """Return the query for reading several places; its rows begin with the place's number."""
     if len(places) <= statements.FEW_KEYS:
         parameters = list(chain.from_iterable(places))
-        return Question(statements.GET_FEW[len(places) - 1], parameters)
+        return Query(statements.GET_FEW[len(places) - 1], parameters)
     columns = [wire.array(column) for column in zip(*places, strict=True)]
-    return Question(statements.GET_MANY, columns)
+    return Query(statements.GET_MANY, columns)
 
 
 def _no_answer(error: Exception) -> StoreUnavailable:

@@ -1,7 +1,7 @@
 """A connection with time limits on every wait, whose end on the server can be verified.
 
-`execute` uses a cursor of psycopg, for the statements that run once per connection. `ask` and
-`look_up` run the statements of the store: parameters and values are bytes in the protocol's binary
+`execute` uses a cursor of psycopg, for the statements that run once per connection. `write` and
+`read` run the statements of the store: parameters and values are bytes in the protocol's binary
 form, so no type adaptation is needed, and waiting is one call of ``poll``. This takes a third of
 the processor time of a cursor, and processor time dominates the cost of a call to the store.
 """
@@ -26,7 +26,7 @@ Row = tuple[Any, ...]
 CLOCK_MARGIN_SECONDS: Final = 0.5
 LIFETIME_SECONDS: Final = 120.0
 # Busy connections are not polled: every poll lets another thread run first.
-LOOK_AFTER_SECONDS: Final = 0.02
+POLL_AFTER_SECONDS: Final = 0.02
 FIRST_PAUSE_SECONDS: Final = 0.001
 LONGEST_PAUSE_SECONDS: Final = 0.1
 NEAR_SECONDS: Final = 0.00025
@@ -63,18 +63,18 @@ class PostgresTimeouts:
         return self.start_seconds + self.run_seconds + CLOCK_MARGIN_SECONDS
 
 
-class Question(NamedTuple):
+class Query(NamedTuple):
     """A statement of the store, and its parameters in the binary form of the protocol."""
 
     statement: LiteralString
     parameters: Sequence[bytes]
 
-    def due_by(self, deadline: float) -> "Question":
+    def with_deadline(self, deadline: float) -> "Query":
         """Return the write with its deadline."""
-        return Question(self.statement, (wire.float8(deadline), *self.parameters))
+        return Query(self.statement, (wire.float8(deadline), *self.parameters))
 
 
-class Answers(NamedTuple):
+class Replies(NamedTuple):
     """Results of a committed write, and of the read after it."""
 
     written: PGresult
@@ -108,11 +108,11 @@ class PostgresLink:
     """A connection that knows its backend process, so that another connection can terminate it."""
 
     def __init__(
-        self, connection: _BoundedConnection, patience: PostgresTimeouts, runtime: Runtime
+        self, connection: _BoundedConnection, timeouts: PostgresTimeouts, runtime: Runtime
     ) -> None:
         self._connection = connection
         self._cursor = psycopg.RawCursor(connection)
-        self._patience = patience
+        self._timeouts = timeouts
         self._runtime = runtime
         self.backend, clock = self._identify()
         self._connected_at = self._used_at = runtime.monotonic()
@@ -128,7 +128,7 @@ class PostgresLink:
         """Lowest latency of recent reads."""
 
     @classmethod
-    def connect(cls, conninfo: str, patience: PostgresTimeouts, runtime: Runtime) -> Self:
+    def connect(cls, conninfo: str, timeouts: PostgresTimeouts, runtime: Runtime) -> Self:
         """Connect to the primary server.
 
         Raises:
@@ -137,13 +137,13 @@ class PostgresLink:
         connection = _BoundedConnection.connect(
             conninfo,
             autocommit=True,
-            connect_timeout=patience.connect_seconds,
+            connect_timeout=timeouts.connect_seconds,
             # A standby lags behind: its reads may be stale.
             target_session_attrs="read-write",
         )
-        connection.reply_seconds = patience.reply_seconds
+        connection.reply_seconds = timeouts.reply_seconds
         try:
-            return cls(connection, patience, runtime)
+            return cls(connection, timeouts, runtime)
         except BaseException:
             connection.close()
             raise
@@ -164,26 +164,26 @@ class PostgresLink:
             )
         return cursor
 
-    def ask(self, write: Question, read: Question | None = None) -> Answers:
+    def write(self, write: Query, read: Query | None = None) -> Replies:
         """Run a write, and after its commit a read; wait for the complete replies.
 
         Raises:
             psycopg.Error: Of the write; for its meaning see `rolled_back`.
         """
-        give_up_at = self._runtime.monotonic() + self._patience.reply_seconds
+        give_up_at = self._runtime.monotonic() + self._timeouts.reply_seconds
         if read is not None and sum(map(len, write.parameters)) <= PIPED_BYTES:
-            return self._ask_both(write, read, give_up_at)
+            return self._write_and_read(write, read, give_up_at)
         self._send(*write, give_up_at)
         written = self._reply(give_up_at)
         if read is None:
-            return Answers(written)
+            return Replies(written)
         try:
             self._send(*read, give_up_at)
-            return Answers(written, self._reply(give_up_at))
+            return Replies(written, self._reply(give_up_at))
         except psycopg.Error as error:
-            return Answers(written, error=error)
+            return Replies(written, error=error)
 
-    def _ask_both(self, write: Question, read: Question, give_up_at: float) -> Answers:
+    def _write_and_read(self, write: Query, read: Query, give_up_at: float) -> Replies:
         """Send both statements in a pipeline, each followed by its own sync message.
 
         Each sync commits its statement, as if sent alone: the read sees all commits before the
@@ -203,14 +203,14 @@ class PostgresLink:
             connection.exit_pipeline_mode()
         except psycopg.Error as error:
             _check(written)
-            return Answers(written, error=error)
+            return Replies(written, error=error)
         _check(written)
         if found.status not in _SUCCESSES:
-            return Answers(written, error=error_from_result(found))
-        return Answers(written, found)
+            return Replies(written, error=error_from_result(found))
+        return Replies(written, found)
 
-    def look_up(self, statement: LiteralString, parameters: Sequence[bytes]) -> PGresult:
-        """Run a reading statement, as `ask` does.
+    def read(self, statement: LiteralString, parameters: Sequence[bytes]) -> PGresult:
+        """Run a reading statement, as `write` does.
 
         A near server replies sooner than another thread takes over at the first sign of waiting. So
         poll briefly before releasing the interpreter. Whether a server is near is estimated by the
@@ -220,7 +220,7 @@ class PostgresLink:
             psycopg.Error: For its meaning see `rolled_back`.
         """
         begun = self._runtime.monotonic()
-        give_up_at = begun + self._patience.reply_seconds
+        give_up_at = begun + self._timeouts.reply_seconds
         self._send(statement, parameters, give_up_at)
         if self.is_near and self._input.poll(_NEAR_WAIT_MS):
             self._connection.pgconn.consume_input()
@@ -315,7 +315,7 @@ class PostgresLink:
         about_to_wait()
         left = give_up_at - self._runtime.monotonic()
         if left <= 0 or not events.poll(left * 1000):
-            seconds = self._patience.reply_seconds
+            seconds = self._timeouts.reply_seconds
             raise psycopg.OperationalError(f"no reply within {seconds:g} seconds")
 
     def rolled_back(self, error: psycopg.Error) -> bool:
@@ -331,7 +331,7 @@ class PostgresLink:
 
     def deadline(self) -> float:
         """Return the latest time, by the server's clock, to begin a write sent now."""
-        latest = self._runtime.monotonic() + self._patience.start_seconds
+        latest = self._runtime.monotonic() + self._timeouts.start_seconds
         return latest + self._server_clock_offset
 
     def is_usable(self) -> bool:
@@ -344,7 +344,7 @@ class PostgresLink:
         idle_seconds, self._used_at = now - self._used_at, now
         if now - self._connected_at > LIFETIME_SECONDS:
             return False
-        return idle_seconds < LOOK_AFTER_SECONDS or not self._input.poll(0)
+        return idle_seconds < POLL_AFTER_SECONDS or not self._input.poll(0)
 
     def end(self, backend: BackendProcess) -> None:
         """Terminate the process of another connection, and wait until it has ended.
@@ -368,7 +368,7 @@ class PostgresLink:
         self._connection.close()
 
     def _identify(self) -> tuple[BackendProcess, float]:
-        timeout = f"{self._patience.run_seconds * 1000:.0f}ms"
+        timeout = f"{self._timeouts.run_seconds * 1000:.0f}ms"
         row = self.execute(statements.IDENTIFY, (timeout,)).fetchone()
         assert row is not None
         backend, clock = BackendProcess(*row[:3]), row[3]

@@ -2,20 +2,16 @@
 
 import struct
 from collections.abc import Callable, Sequence
-from functools import partial
-from typing import Any, Final, cast
+from typing import Final, cast
 
 from psycopg.pq.abc import PGresult
 
-from lakebed.kv.store import Item
+from lakebed.kv.store import Item, item_of_row
 
 _BYTEA: Final = 17
 _LENGTH: Final = struct.Struct("!i")
 # Array header: one dimension, no nulls, the element type, the length, the first index.
 _ARRAY_HEAD: Final = struct.Struct("!iiiii")
-
-# Like Item._make, without a Python frame per row.
-_item = cast("Callable[[tuple[Any, ...]], Item]", partial(tuple.__new__, Item))
 
 int8 = struct.Struct("!q").pack
 float8 = struct.Struct("!d").pack
@@ -37,7 +33,7 @@ def value(found: PGresult, row: int, column: int) -> bytes:
 def items(found: PGresult) -> list[Item]:
     """Return rows with the columns of an item."""
     get = found.get_value
-    return [_item((get(row, 0), get(row, 1), get(row, 2))) for row in range(found.ntuples)]
+    return [item_of_row((get(row, 0), get(row, 1), get(row, 2))) for row in range(found.ntuples)]
 
 
 def items_at(places: Sequence[tuple[bytes, bytes]], found: PGresult) -> list[Item | None]:
@@ -46,5 +42,5 @@ def items_at(places: Sequence[tuple[bytes, bytes]], found: PGresult) -> list[Ite
     get = cast("Callable[[int, int], bytes]", found.get_value)
     for row in range(found.ntuples):
         place = int.from_bytes(get(row, 0)) - 1
-        items[place] = _item((places[place][1], get(row, 1), get(row, 2)))
+        items[place] = item_of_row((places[place][1], get(row, 1), get(row, 2)))
     return items

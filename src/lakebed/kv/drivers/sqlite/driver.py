@@ -3,10 +3,9 @@
 import os
 import sqlite3
 from collections.abc import Callable, Sequence
-from functools import partial
 from itertools import chain
 from operator import itemgetter
-from typing import Any, Final, TypeVar, cast
+from typing import Final, TypeVar
 
 from lakebed.base.runtime import Runtime
 from lakebed.kv.drivers.sqlite.file import DatabaseFile, path_of
@@ -27,14 +26,12 @@ from lakebed.kv.store import (
     applied_before,
     check_deletable,
     check_predicate,
+    item_of_row,
     new_version,
 )
 
 ResultT = TypeVar("ResultT")
-Row = tuple[Any, ...]
-
-as_item = cast("Callable[[Row], Item]", partial(tuple.__new__, Item))
-"""Like ``Item._make``, without a Python frame per row."""
+Row = tuple[object, ...]
 
 
 class Readers:
@@ -161,11 +158,11 @@ def open_driver(url: str, runtime: Runtime) -> Store:
     return SqliteStore(DatabaseFile(path_of(url)), runtime)
 
 
-def _items(rows: list[tuple[Any, ...]]) -> list[Item | None]:
+def _items(rows: list[Row]) -> list[Item | None]:
     """Return the items of a `_GET_FEW` row, in the order of the keys."""
     [row] = rows
     return [
-        None if row[begin] is None else as_item(row[begin : begin + 3])
+        None if row[begin] is None else item_of_row(row[begin : begin + 3])
         for begin in range(0, len(row), 3)
     ]
 
@@ -192,7 +189,7 @@ class SqliteStore(Store):
 
     def get(self, partition: bytes, key: bytes) -> Item:
         self.limits.check(partition, key)
-        found = self._readers.fetch(_GET, (partition, key), as_item)
+        found = self._readers.fetch(_GET, (partition, key), item_of_row)
         if not found:
             raise KeyNotFound(partition, key)
         return found[0]
@@ -256,8 +253,8 @@ class SqliteStore(Store):
         self, partition: bytes, start: bytes, limit: int, end: bytes | None = None
     ) -> list[Item]:
         if end is None:
-            return self._readers.fetch(_SCAN, (partition, start, limit), as_item)
-        return self._readers.fetch(_SCAN_TO, (partition, start, limit, end), as_item)
+            return self._readers.fetch(_SCAN, (partition, start, limit), item_of_row)
+        return self._readers.fetch(_SCAN_TO, (partition, start, limit, end), item_of_row)
 
     def partition_page(self, cursor: bytes) -> tuple[list[bytes], bytes | None]:
         page = self._readers.fetch(_PARTITIONS, (cursor, PARTITIONS_PAGE), itemgetter(0))

@@ -11,7 +11,7 @@ import sqlite3
 import time
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from lakebed.kv.drivers.sqlite.file import DatabaseFile, error_code, is_busy
 from lakebed.kv.errors import OutcomeUnknown, StoreLocked, StoreUnavailable
@@ -40,7 +40,7 @@ BATCH_BYTES: Final = 16 << 20
 LARGEST_LOG_BYTES: Final = 64 << 20
 
 # Bytes written until the log size is checked again, and approximate log growth per row.
-LOOK_BYTES: Final = 1 << 20
+LOG_CHECK_BYTES: Final = 1 << 20
 _ROW_BYTES: Final = 16 << 10
 _READERS_PATIENCE_SECONDS: Final = 1.0
 
@@ -113,12 +113,12 @@ class SQLiteWriter:
         self._connection = self._connect()
         self._group = GroupCommit(self._write, _choose, window_seconds=WINDOW_SECONDS)
         self._log_limit_bytes = LARGEST_LOG_BYTES
-        self._unseen_bytes = 0
+        self._unchecked_bytes = 0
         """Approximate growth of the log since the last check."""
 
     def execute(
         self, steps: Sequence[Step], query: BatchedRead | None = None, *, size_bytes: int = 0
-    ) -> tuple[int, list[tuple[Any, ...]]]:
+    ) -> tuple[int, list[tuple[object, ...]]]:
         """Run steps up to the first without an effect, then a query.
 
         The query is part of the transaction and sees the state at its commit: no other process
@@ -152,12 +152,12 @@ class SQLiteWriter:
                 error = None
         except Exception as unexpected:  # noqa: BLE001 - the writes need a result in any case
             error = self._unknown(unexpected)
-        self._unseen_bytes += sum(
+        self._unchecked_bytes += sum(
             operation.size_bytes + _ROW_BYTES * sum(len(rows) for _, rows in operation.steps)
             for operation in batch.writes
         )
-        if self._unseen_bytes >= LOOK_BYTES:
-            self._unseen_bytes = 0
+        if self._unchecked_bytes >= LOG_CHECK_BYTES:
+            self._unchecked_bytes = 0
             with suppress(sqlite3.Error, OSError):
                 self._bound_log()
         if error:

@@ -18,7 +18,7 @@ from lakebed.kv.errors import (
     StoreUnavailable,
     UnsafeStore,
 )
-from lakebed.kv.lifetime import Lifetime
+from lakebed.kv.lifetime import Lifetime, closing_on_error
 from lakebed.kv.store import (
     ANY,
     PARTITIONS_PAGE,
@@ -56,33 +56,24 @@ def open_driver(url: str, runtime: Runtime) -> Store:
 
 
 class ValkeyStore(Store):
-    """Hashes and sorted sets of a server.
-
-    Raises:
-        InvalidArgument: The URL is malformed.
-        UnsafeStore: The server would lose acknowledged writes.
-        StoreUnavailable: The server cannot be reached.
-    """
+    """Hashes and sorted sets of a server. Raises as `lakebed.kv.open_store`."""
 
     name = "valkey"
     limits = Limits(partition_bytes=1024, key_bytes=4096, value_bytes=16 << 20)
     shared_between_processes = True
 
     def __init__(
-        self, url: str, runtime: Runtime, *, patience: ValkeyTimeouts | None = None
+        self, url: str, runtime: Runtime, *, timeouts: ValkeyTimeouts | None = None
     ) -> None:
         address = parse_url(url)
         self._runtime = runtime
-        self._patience = patience or ValkeyTimeouts()
-        self._pool = ValkeyPool(address, self._patience, runtime)
+        self._timeouts = timeouts or ValkeyTimeouts()
+        self._pool = ValkeyPool(address, self._timeouts, runtime)
         self._lifetime = Lifetime(runtime, self._pool.close, limits=self.limits, shared=True)
-        try:
+        with closing_on_error(self.close):
             self._check_cluster()
             if not address.trusted:
                 self._check_durability()
-        except BaseException:
-            self.close()
-            raise
 
     def get(self, partition: bytes, key: bytes) -> Item:
         self._lifetime.begin(partition, key)
@@ -232,7 +223,7 @@ class ValkeyStore(Store):
         try:
             deadline = self._pool.deadline(link)
             # Computed after the deadline, so that a pause in between only makes the wait longer.
-            settled_at = self._runtime.monotonic() + self._patience.settled_seconds
+            settled_at = self._runtime.monotonic() + self._timeouts.settled_seconds
             held = self._run(link, script, partition, [b"%d" % deadline, *arguments], settled_at)
             answered = True
             return held

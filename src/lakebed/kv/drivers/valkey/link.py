@@ -28,7 +28,7 @@ from lakebed.kv.urls import is_on, split_url
 CONNECT_SECONDS: Final = 1.0
 CLOCK_SECONDS: Final = 120.0
 """Maximum age of a clock reading: clocks drift less than the margin meanwhile."""
-FRESH_SECONDS: Final = 1.0
+CHECK_AFTER_SECONDS: Final = 1.0
 """Maximum idle time after which a connection is assumed to be open."""
 DEFAULT_PORT: Final = 6379
 _OPTIONS: Final = frozenset({"tls", "ca", "durable"})
@@ -54,26 +54,21 @@ class ValkeyTimeouts:
 class ValkeyAddress:
     """A parsed URL."""
 
-    settings: dict[str, Any]
+    settings: dict[str, object]
     tls: bool
     trusted: bool
     """Whether the service is declared to be durable by other means."""
 
 
 def parse_url(url: str) -> ValkeyAddress:
-    """Parse the URL of a store.
-
-    Raises:
-        InvalidArgument: The URL is malformed. The message does not quote it: it may contain a
-            password.
-    """
+    """Parse the URL of a store; raises as `split_url`."""
     parts, options = split_url(url, options=_OPTIONS, example=_EXAMPLE)
     database = parts.path.strip("/") or "0"
     if not parts.hostname or not (database.isascii() and database.isdigit()):
         raise InvalidArgument(
             f"the URL is malformed: use {_EXAMPLE}, with the number of a database at its end"
         )
-    settings: dict[str, Any] = {
+    settings: dict[str, object] = {
         "host": parts.hostname,
         "port": parts.port or DEFAULT_PORT,
         "db": int(database),
@@ -100,16 +95,16 @@ class _Clock:
 class ValkeyPool:
     """Connections to one server; the most recently used is reused first."""
 
-    def __init__(self, address: ValkeyAddress, patience: ValkeyTimeouts, runtime: Runtime) -> None:
+    def __init__(self, address: ValkeyAddress, timeouts: ValkeyTimeouts, runtime: Runtime) -> None:
         self._runtime = runtime
-        self._patience = patience
+        self._timeouts = timeouts
         self._clocks: WeakKeyDictionary[Connection, _Clock] = WeakKeyDictionary()
         self._tls = address.tls
         self._settings: dict[str, object] = {
             "socket_connect_timeout": CONNECT_SECONDS,
             # A retry inside the library could be applied twice, the second time after its deadline.
             "retry": Retry(NoBackoff(), 0),
-            "valkey_connect_func": self._greet,
+            "valkey_connect_func": self._initialize,
             **address.settings,
         }
         # With the time of their return.
@@ -132,7 +127,7 @@ class ValkeyPool:
         except IndexError:
             connection, since = self._make(), monotonic()
         try:
-            if monotonic() - since > FRESH_SECONDS and _has_ended(connection):
+            if monotonic() - since > CHECK_AFTER_SECONDS and _has_ended(connection):
                 connection.disconnect()
             connection.connect()
         except (valkey.ConnectionError, valkey.TimeoutError, OSError) as error:
@@ -181,7 +176,7 @@ class ValkeyPool:
                 raise StoreUnavailable(f"cannot read the clock of the server: {error}") from error
             now = self._runtime.monotonic()
         elapsed = now - clock.read_by
-        return int((clock.server_seconds + elapsed + self._patience.start_seconds) * 1_000_000)
+        return int((clock.server_seconds + elapsed + self._timeouts.start_seconds) * 1_000_000)
 
     def close(self) -> None:
         """Close idle connections now, and the others when they are returned."""
@@ -192,13 +187,13 @@ class ValkeyPool:
 
     def _make(self) -> Connection:
         if self._tls:
-            seconds = self._patience.reply_seconds
+            seconds = self._timeouts.reply_seconds
             return SSLConnection(socket_timeout=seconds, **self._settings)
         return Connection(socket_timeout=None, **self._settings)
 
-    def _greet(self, connection: Connection) -> None:
+    def _initialize(self, connection: Connection) -> None:
         if not self._tls:
-            bound_by_kernel(connection._sock, self._patience.reply_seconds)  # noqa: SLF001
+            bound_by_kernel(connection._sock, self._timeouts.reply_seconds)  # noqa: SLF001
         connection.on_connect()
         self._read_clock(connection)
 

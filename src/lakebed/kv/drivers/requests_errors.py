@@ -3,7 +3,7 @@
 from urllib3.exceptions import ConnectTimeoutError, NewConnectionError
 
 
-def was_never_connected(error: BaseException | None) -> bool:
+def failed_to_connect(error: BaseException | None) -> bool:
     """Return whether an error of `requests` proves that no connection for the request was made.
 
     The reason is an error of urllib3, wrapped as "too many retries". Any other error may come from

@@ -15,26 +15,26 @@ from lakebed.kv.fenced import Cell, CellDatabase
 _REMEMBERED: Final = 10_000
 
 
-class MarkedCells(CellDatabase):
+class ETagCells(CellDatabase):
     """A database with an ETag per record."""
 
     def __init__(self, runtime: Runtime) -> None:
-        self._marks: LRU[bytes, str] = LRU(runtime, cost_max=_REMEMBERED)
+        self._etags: LRU[bytes, str] = LRU(runtime, cost_max=_REMEMBERED)
 
     @abstractmethod
     def _find(self, partition: bytes, key: bytes) -> tuple[Cell, str] | None:
         """Return the cell of a key and its ETag. Raises as `CellDatabase.read`."""
 
     @abstractmethod
-    def _write(self, partition: bytes, key: bytes, mark: str | None, new: Cell) -> str | None:
+    def _write(self, partition: bytes, key: bytes, etag: str | None, new: Cell) -> str | None:
         """Write a cell if the record has this ETag; None: if it does not exist.
 
         Returns:
             The new ETag, or None if the condition did not hold. Raises as `CellDatabase.swap`.
         """
 
-    def _remember(self, cell: Cell, mark: str) -> None:
-        self._marks.put(cell.stamp, mark)
+    def _remember(self, cell: Cell, etag: str) -> None:
+        self._etags.put(cell.stamp, etag)
 
     def read(self, partition: bytes, key: bytes) -> Cell | None:
         found = self._find(partition, key)
@@ -44,15 +44,15 @@ class MarkedCells(CellDatabase):
         return found[0]
 
     def swap(self, partition: bytes, key: bytes, stamp: bytes | None, new: Cell) -> Cell | None:
-        mark = None
+        etag = None
         if stamp is not None:
-            mark = self._marks.get(stamp)
-            if mark is None:
+            etag = self._etags.get(stamp)
+            if etag is None:
                 found = self._find(partition, key)
                 if found is None or found[0].stamp != stamp:
                     return None if found is None else found[0]
-                mark = found[1]
-        written = self._write(partition, key, mark, new)
+                etag = found[1]
+        written = self._write(partition, key, etag, new)
         if written is None:
             return self.read(partition, key)
         self._remember(new, written)
