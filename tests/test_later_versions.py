@@ -219,7 +219,7 @@ def mark_purged(lake: Lake) -> None:
 
 
 def note_purged(lake: Lake) -> None:
-    PurgeMarks(lake.store).note_purged(lake.repository.namespace.address("data/a"), 1)
+    PurgeMarks(lake.store).record_purged(lake.repository.namespace.address("data/a"), 1)
 
 
 def take_lease(lake: Lake) -> None:

@@ -583,7 +583,7 @@ def test_the_next_page_is_made_while_one_is_used() -> None:
     def use(_page: ImportedPage) -> None:
         used.append(asked[len(used) + 1].wait(PATIENCE_SECONDS))
 
-    run.use_ahead(runtime, pages(), use)
+    run.prefetch(runtime, pages(), use)
     assert used == [True, True, True]
 
 

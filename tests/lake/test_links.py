@@ -224,7 +224,7 @@ def test_a_link_on_a_condition_is_repeated_after_a_lost_reply(
     """The entry is there, and the record does not say so yet."""
     given = give_out(lake)
     with monkeypatch.context() as patch:
-        patch.setattr(Links, "_note_staged", lose)
+        patch.setattr(Links, "_record_staged", lose)
         with pytest.raises(StoreUnavailable):
             link(lake, given, condition=if_absent)
     assert lake.text("main", b"a") == "linked"
@@ -240,7 +240,7 @@ def test_a_repeated_link_does_not_replace_what_another_put(
 ) -> None:
     given = give_out(lake)
     with monkeypatch.context() as patch:
-        patch.setattr(Links, "_note_staged", lose)
+        patch.setattr(Links, "_record_staged", lose)
         with pytest.raises(StoreUnavailable):
             link(lake, given, condition=if_absent)
     lake.upload(b"a", "other")

@@ -59,7 +59,7 @@ class _Proof:
     def algorithm(self) -> str:
         return self.checksum.algorithm
 
-    def proved(self) -> Checksum:
+    def verified(self) -> Checksum:
         return self.checksum
 
 
@@ -189,7 +189,7 @@ class Died(Exception):
     """The process ended here."""
 
 
-@pytest.mark.parametrize("step", ["decide", "complete_upload", "put", "note_staged"])
+@pytest.mark.parametrize("step", ["decide", "complete_upload", "put", "record_staged"])
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_a_repeat_goes_on_from_wherever_the_first_request_died(
     lake: Lake, monkeypatch: pytest.MonkeyPatch, step: str, when: str
@@ -224,14 +224,14 @@ def test_a_decision_that_is_taken_back_is_not_acknowledged(
     """Another request found its parts gone, and opens the upload again at the last moment."""
     target = begin(lake)
     named = send_all(lake, target)
-    note_staged = MultipartRecords.note_staged
+    record_staged = MultipartRecords.record_staged
 
     def too_late(self: MultipartRecords, decided: UploadRecord) -> bool:
-        self.take_back(decided)
-        return note_staged(self, decided)
+        self.reopen(decided)
+        return record_staged(self, decided)
 
     with monkeypatch.context() as patch:
-        patch.setattr(MultipartRecords, "note_staged", too_late)
+        patch.setattr(MultipartRecords, "record_staged", too_late)
         with pytest.raises(PartMissing, match="concurrently"):
             lake.catalog.completions.complete(target, named)
     # What was joined then may be of other parts than those that are named now.
@@ -245,14 +245,14 @@ def test_an_upload_that_is_dropped_meanwhile_is_not_acknowledged(
     """Nothing protects its object any more, and garbage collection may have seen that."""
     target = begin(lake)
     named = send_all(lake, target)
-    stands = MultipartRecords.stands
+    is_current = MultipartRecords.is_current
 
     def dropped(self: MultipartRecords, decided: UploadRecord) -> bool:
         if lake.exists(PATH):
             self.drop(decided)
-        return stands(self, decided)
+        return is_current(self, decided)
 
-    monkeypatch.setattr(MultipartRecords, "stands", dropped)
+    monkeypatch.setattr(MultipartRecords, "is_current", dropped)
     with pytest.raises(Stale):
         lake.catalog.completions.complete(target, named)
     assert not lake.exists(PATH)
@@ -462,7 +462,7 @@ def test_a_completion_on_a_condition_is_repeated_after_a_lost_reply(
         raise StoreUnavailable("the process died here")
 
     with monkeypatch.context() as patch:
-        patch.setattr(MultipartRecords, "note_staged", lose)
+        patch.setattr(MultipartRecords, "record_staged", lose)
         with pytest.raises(StoreUnavailable):
             lake.catalog.completions.complete(target, named, condition=if_absent)
     assert lake.text("main", PATH) == (FIRST + LAST).decode()

@@ -16,7 +16,7 @@ from lakebed.lake.entry_metadata import for_unverified
 from lakebed.lake.errors import ChangedBytes, InvalidLink, MissingBytes
 from lakebed.lake.keys import PINS
 from lakebed.lake.model import ObjectStats
-from lakebed.lake.pins import LOOKS_MAX
+from lakebed.lake.pins import CHECKED_MAX
 from lakebed.lake.settings import LinkSettings
 from lakebed.reclaim.expired_records import clean_expired
 from tests.kit.lake import DEV, MAIN, REPOSITORY, Lake, open_lake
@@ -237,7 +237,7 @@ def test_a_pass_looks_for_some_and_the_next_goes_on(
     trusting: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     records = Records(trusting.store, PINS, trusting.repository.partition)
-    issued = [link(trusting, b"%d" % number) for number in range(LOOKS_MAX + 5)]
+    issued = [link(trusting, b"%d" % number) for number in range(CHECKED_MAX + 5)]
     namespace = trusting.repository.namespace
     for stats in issued:
         address = namespace.relative(stats.address)
@@ -253,4 +253,4 @@ def test_a_pass_looks_for_some_and_the_next_goes_on(
 
         patch.setattr(type(trusting.block), "exists", fail)
         assert clean(repository) == 0
-    assert [clean(repository) for _ in range(3)] == [5, LOOKS_MAX, 0]
+    assert [clean(repository) for _ in range(3)] == [5, CHECKED_MAX, 0]

@@ -57,7 +57,7 @@ def test_one_request_looks_at_few_objects_and_the_next_goes_on(
 ) -> None:
     expected = find(filled, "lakes")
     monkeypatch.setattr(search, "STEP", 2)
-    monkeypatch.setattr(search, "LOOKED_AT_MAX", most)
+    monkeypatch.setattr(search, "SCANNED_MAX", most)
     monkeypatch.setattr(search, "SECONDS_MAX", seconds)
     nothing = filled.catalog.search.find(REPOSITORY, "main", "rivers", EntryQuery())
     assert (nothing.objects, nothing.has_more, nothing.last) == ([], True, b"a/b/lakes.parquet")

@@ -20,7 +20,7 @@ from lakebed.lake import records_pb2 as pb
 from lakebed.lake.commits import PULL_REQUEST_KEY
 from lakebed.lake.errors import PullBusy, PullStatusRefused
 from lakebed.lake.keys import PULLS, PULLS_MERGING
-from lakebed.lake.pulls.model import UNDER_WAY, PullID, PullStatus
+from lakebed.lake.pulls.model import IN_PROGRESS, PullID, PullStatus
 from lakebed.lake.pulls.pulls import Pulls
 from lakebed.lake.settings import CatalogSettings
 from lakebed.testing.simulation.simulator import Faults, Simulation
@@ -178,7 +178,7 @@ def check(pulling: Pulling) -> None:
     record = pulling.record
     if record.state == pb.PULL_STATE_MERGED:
         assert published == {record.merged_commit_id}, "said to be merged, and is not there"
-    if published and record.state not in UNDER_WAY:
+    if published and record.state not in IN_PROGRESS:
         assert record.state == pb.PULL_STATE_MERGED, "merged, and not said to be"
     if pulling.told_closed and not pulling.reopeners:
         assert not published, "closed and merged"
@@ -192,7 +192,7 @@ def bring_to_end(pulling: Pulling) -> None:
     pulls = Pulls(world.onlooker, world.store.inner, world.onlooker_runtime, settings)
     for _ in range(2):
         pulls.clean(world.repository)
-    assert pulling.record.state not in UNDER_WAY, "the pull request is never settled"
+    assert pulling.record.state not in IN_PROGRESS, "the pull request is never settled"
     assert not pulling.announced(), "an announcement is left"
 
 

@@ -161,7 +161,7 @@ def look_without_touching(monkeypatch: pytest.MonkeyPatch) -> None:
         return publisher.find_leading(repository, branch.commit_id, commit_ids)
 
     monkeypatch.setattr(Publisher, "find_published", find_published)
-    monkeypatch.setattr(PostRunner, "_is_left", lambda _self, _record: True)
+    monkeypatch.setattr(PostRunner, "_is_dead", lambda _self, _record: True)
 
 
 def delete_what_shows_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -172,7 +172,7 @@ def delete_what_shows_it(monkeypatch: pytest.MonkeyPatch) -> None:
 def try_what_was_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
     """Who makes or deletes a ref tries without a look at what it had prepared."""
     monkeypatch.setattr(HookGuard, "before_try", lambda *_: None)
-    monkeypatch.setattr(PostRunner, "_is_left", lambda _self, _record: True)
+    monkeypatch.setattr(PostRunner, "_is_dead", lambda _self, _record: True)
 
 
 def look_at_refs_without_touching(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -184,7 +184,7 @@ def look_at_refs_without_touching(monkeypatch: pytest.MonkeyPatch) -> None:
 
     for module in (branches, tags):
         monkeypatch.setattr(module, "was_deleted", was_deleted)
-    monkeypatch.setattr(PostRunner, "_is_left", lambda _self, _record: True)
+    monkeypatch.setattr(PostRunner, "_is_dead", lambda _self, _record: True)
 
 
 def leave_what_is_creating(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -198,7 +198,7 @@ def leave_what_is_creating(monkeypatch: pytest.MonkeyPatch) -> None:
 
     for module in (branches, tags):
         monkeypatch.setattr(module, "was_created", was_created)
-    monkeypatch.setattr(PostRunner, "_is_left", lambda _self, _record: True)
+    monkeypatch.setattr(PostRunner, "_is_dead", lambda _self, _record: True)
 
 
 @pytest.mark.slow
@@ -222,11 +222,11 @@ def test_a_broken_rule_of_refs_is_found_out(plant: Plant, monkeypatch: pytest.Mo
 def publish_what_was_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
     """A publisher tries again without a look at what it had prepared."""
 
-    def stays_prepared(_self: Runs, _repository: Repository, _run_id: RunID) -> bool:
+    def keep_prepared(_self: Runs, _repository: Repository, _run_id: RunID) -> bool:
         return True
 
-    monkeypatch.setattr(Runs, "stays_prepared", stays_prepared)
-    monkeypatch.setattr(PostRunner, "_is_left", lambda _self, _record: True)
+    monkeypatch.setattr(Runs, "keep_prepared", keep_prepared)
+    monkeypatch.setattr(PostRunner, "_is_dead", lambda _self, _record: True)
 
 
 @pytest.mark.slow
@@ -288,5 +288,5 @@ def test_a_gate_that_is_not_asked_is_found_out(
 def test_who_does_not_wait_before_a_look_does_no_harm(
     scenario: str, seeds: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(PostRunner, "_is_left", lambda _self, _record: True)
+    monkeypatch.setattr(PostRunner, "_is_dead", lambda _self, _record: True)
     assert first_failure(f"tests.simulation.hooks:{scenario}", range(seeds)) is None

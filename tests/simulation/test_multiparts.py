@@ -138,12 +138,12 @@ def test_a_storage_that_joins_whatever_it_has(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_acknowledging_what_nothing_protected(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(MultipartRecords, "stands", lambda _self, _decided: True)
+    monkeypatch.setattr(MultipartRecords, "is_current", lambda _self, _decided: True)
     assert fails("parts_collected", seeds=400, first=56)
 
 
 def test_forgetting_that_an_object_was_staged(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(MultipartRecords, "note_staged", lambda _self, _decided: True)
+    monkeypatch.setattr(MultipartRecords, "record_staged", lambda _self, _decided: True)
     assert fails("parts", seeds=600)
 
 

@@ -13,7 +13,7 @@ from lakebed.formats.object_paths import ObjectPath
 from lakebed.kv import Predicate, Version
 from lakebed.kv.records import Records
 from lakebed.lake import records_pb2 as pb
-from lakebed.lake.links import Links, _Standing
+from lakebed.lake.links import Links, _LinkIsValid
 from lakebed.lake.pins import Pins
 from lakebed.lake.uploads import Freshness
 from lakebed.reclaim import prepare
@@ -135,30 +135,30 @@ def test_a_link_that_is_consumed_by_everyone(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_a_link_that_forgets_that_it_was_staged(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Links, "_note_staged", lambda _self, _request, _record: None)
+    monkeypatch.setattr(Links, "_record_staged", lambda _self, _request, _record: None)
     assert fails("links")
 
 
 def test_a_link_that_does_not_look_whether_it_was_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    def only_fresh(self: _Standing) -> bool:
+    def only_fresh(self: _LinkIsValid) -> bool:
         return self._is_fresh()
 
-    monkeypatch.setattr(_Standing, "__call__", only_fresh)
+    monkeypatch.setattr(_LinkIsValid, "__call__", only_fresh)
     assert fails("ended")
 
 
 def test_a_link_that_looks_whether_it_was_ended_before_it_is_staged(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    looks = _Standing.__call__
+    looks = _LinkIsValid.__call__
 
-    def look_before(self: _Standing) -> bool:
+    def look_before(self: _LinkIsValid) -> bool:
         if not self._is_first:
             return True
         self._is_first = False
         return looks(self)
 
-    monkeypatch.setattr(_Standing, "__call__", look_before)
+    monkeypatch.setattr(_LinkIsValid, "__call__", look_before)
     assert fails("ended", seeds=300)
 
 

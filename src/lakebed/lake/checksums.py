@@ -129,7 +129,7 @@ class Checksum(NamedTuple):
         """Parse the stored form; return None if it is invalid."""
         algorithm, _, value = text.partition(":")
         composite = _COMPOSITE.fullmatch(value)
-        digest = decoded(composite[1] if composite else value)
+        digest = decode_base64(composite[1] if composite else value)
         if digest is None or len(digest) != _SIZES.get(algorithm):
             return None
         return cls(algorithm, value)
@@ -146,7 +146,7 @@ class Proof(Protocol):
     def md5(self) -> MD5Digest | None:
         """MD5 of the bytes so far, or None if it is not computed while reading."""
 
-    def proved(self) -> Checksum | None:
+    def verified(self) -> Checksum | None:
         """Return the verified checksum, or None without one; known after the last byte."""
 
 
@@ -174,7 +174,7 @@ def of_parts(scheme: Scheme, parts: Iterable[tuple[Checksum, int]]) -> Checksum:
     return Checksum.of(algorithm, value.to_bytes(_SIZES[algorithm], "big"))
 
 
-def fed(chunks: Iterable[bytes], digests: Sequence[Digest]) -> Iterator[bytes]:
+def tee(chunks: Iterable[bytes], digests: Sequence[Digest]) -> Iterator[bytes]:
     """Yield the chunks unchanged, feeding each to the digests."""
     for chunk in chunks:
         for digest in digests:
@@ -182,7 +182,7 @@ def fed(chunks: Iterable[bytes], digests: Sequence[Digest]) -> Iterator[bytes]:
         yield chunk
 
 
-def decoded(value: str) -> bytes | None:
+def decode_base64(value: str) -> bytes | None:
     """Decode strict base 64; return None if `value` is invalid."""
     try:
         digest = b64decode(value, validate=True)

@@ -54,7 +54,7 @@ from lakebed.lake.entry_metadata import (
     of_bytes,
     split,
 )
-from lakebed.lake.gone import missing
+from lakebed.lake.missing import missing_error
 from lakebed.lake.model import (
     ObjectStats,
     check_metadata,
@@ -310,7 +310,7 @@ class Copies:
         try:
             self._block.copy(source, address, etag=etag)
         except ObjectNotFound as error:
-            raise missing(self._engine, self._purge_marks, found) from error
+            raise missing_error(self._engine, self._purge_marks, found) from error
         except OtherContent as error:
             raise replaced(found) from error
         except BlockError:

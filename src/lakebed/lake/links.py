@@ -85,7 +85,7 @@ from lakebed.lake.model import (
 )
 from lakebed.lake.presign import Presigning
 from lakebed.lake.settings import CatalogSettings
-from lakebed.lake.uploads import Addresses, Freshness, Stager, or_done
+from lakebed.lake.uploads import Addresses, Freshness, Stager, or_same_entry
 
 _TRIES: Final = 10
 _OPEN: Final = pb.LINK_STATE_OPEN
@@ -239,10 +239,12 @@ class Links:
             raise
         entry = _entry_of(link)
         if link.message.state == _CONSUMED:
-            standing = _Standing(self._links(repository), link, self._freshness.test(issued))
+            is_valid = _LinkIsValid(self._links(repository), link, self._freshness.test(issued))
             known = self._engine.readings.renewed(known, path)
-            self._stager.put(known, entry, condition=or_done(condition, entry), is_fresh=standing)
-            self._note_staged(request, standing.record)
+            self._stager.put(
+                known, entry, condition=or_same_entry(condition, entry), is_fresh=is_valid
+            )
+            self._record_staged(request, is_valid.record)
         return stats_of(repository.namespace, entry)
 
     def clean(self, repository: Repository, times: CatalogSettings | None = None) -> int:
@@ -323,7 +325,7 @@ class Links:
         """Build the record for step 3."""
         address = request.repository.namespace.address(str(request.issued))
         try:
-            found = self._look(request, address)
+            found = self._stat(request, address)
         except ObjectNotFound as error:
             entry, etag = self._unverified(request, address, error), ""
         else:
@@ -335,7 +337,7 @@ class Links:
         consumed.etag = etag
         return consumed
 
-    def _look(self, request: _Request, address: Address) -> ObjectInfo:
+    def _stat(self, request: _Request, address: Address) -> ObjectInfo:
         """Check existence and size of the object (step 2)."""
         info = self._block.head(address)
         if request.size not in {None, info.size}:
@@ -364,7 +366,7 @@ class Links:
 
     # Step 5
 
-    def _note_staged(self, request: _Request, read: _LinkRecord) -> None:
+    def _record_staged(self, request: _Request, read: _LinkRecord) -> None:
         links = self._links(request.repository)
         record: _LinkRecord | None = read
         with applied_before(any_step=True):  # the entry is already staged
@@ -389,7 +391,7 @@ class Links:
         return Records(self._store, LINKS, repository.partition)
 
 
-class _Standing:
+class _LinkIsValid:
     """Whether a link can be acknowledged: its object is recent, its record not aborted.
 
     The caller read the record just before the first call; later calls read it again.

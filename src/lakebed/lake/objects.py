@@ -19,7 +19,7 @@ from lakebed.engine.committed import EntryQuery
 from lakebed.engine.engine import Engine
 from lakebed.engine.model import BranchID, RepositoryID
 from lakebed.lake.errors import MissingBytes
-from lakebed.lake.gone import missing
+from lakebed.lake.missing import missing_error
 from lakebed.lake.model import ObjectStats, PresignedURL, check_path
 from lakebed.lake.object_pages import ObjectPage
 from lakebed.lake.pins import Pins, changed, replaced, resized, with_pin
@@ -80,7 +80,7 @@ class Objects:
             etag = self._pins.content_of(stats)
             stream = self._block.get(stats.address, byte_range=byte_range, etag=etag)
         except (ObjectNotFound, MissingBytes) as error:
-            raise missing(self._engine, self._purge_marks, stats) from error
+            raise missing_error(self._engine, self._purge_marks, stats) from error
         except PreconditionFailed as error:
             raise replaced(stats) from error
         except RangeNotSatisfiable as error:
@@ -108,7 +108,7 @@ class Objects:
                 return
             found = self._block.head(stats.address)
         except (ObjectNotFound, MissingBytes) as error:
-            raise missing(self._engine, self._purge_marks, stats) from error
+            raise missing_error(self._engine, self._purge_marks, stats) from error
         if found.etag != etag:
             raise replaced(stats)
         if found.size != stats.size:

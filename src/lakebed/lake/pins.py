@@ -47,7 +47,7 @@ from lakebed.lake.settings import CatalogSettings
 
 _TRIES: Final = 10
 
-LOOKS_MAX: Final = 100
+CHECKED_MAX: Final = 100
 """Objects checked per repository in one cleaning pass; the next pass continues from there."""
 
 _LOGGER: Final = logging.getLogger(__name__)
@@ -86,7 +86,7 @@ class Pins:
             record = pins.find(name)
             if record is not None:
                 return _held_to(record.message, stats)
-            pin = self._look(stats, stats.pin)
+            pin = self._stat(stats, stats.pin)
             try:
                 pins.set_if(name, pin, ABSENT)
             except StoreUnavailable:
@@ -96,7 +96,7 @@ class Pins:
             return ETag(pin.etag)
         raise TooManyTries(f"reading {quoted(stats.path)} first", _TRIES)
 
-    def _look(self, stats: ObjectStats, key: PinKey) -> pb.Pin:
+    def _stat(self, stats: ObjectStats, key: PinKey) -> pb.Pin:
         """Check existence and size of the object (step 2)."""
         try:
             found = self._block.head(stats.address)
@@ -107,11 +107,11 @@ class Pins:
         return pb.Pin(address=str(key.address), etag=found.etag, size=found.size)
 
     def clean(self, repository: Repository, times: CatalogSettings | None = None) -> int:
-        """Remove pins of deleted objects, checking `LOOKS_MAX` pins; return the number removed."""
+        """Remove pins of deleted objects, at most `CHECKED_MAX` checked; return their number."""
         pins = Records(self._store, PINS, repository.partition)
         start = self._positions.pop(repository.unique_id, b"")
         broken: list[bytes] = []
-        records = list(pins.scan_readable(broken.append, start=start, limit=LOOKS_MAX))
+        records = list(pins.scan_readable(broken.append, start=start, limit=CHECKED_MAX))
         removed = 0
         for record in records:
             try:
@@ -126,7 +126,7 @@ class Pins:
                 )
                 break
         names = [*broken, *(record.name for record in records)]
-        if len(names) == LOOKS_MAX:
+        if len(names) == CHECKED_MAX:
             self._positions[repository.unique_id] = max(names) + b"\0"
         return removed
 

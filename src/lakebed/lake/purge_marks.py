@@ -56,7 +56,7 @@ class PurgeMarks:
             return True
         raise TooManyTries(f"marking {address}", _TRIES)
 
-    def note_purged(self, address: Address, purged_us: int) -> None:
+    def record_purged(self, address: Address, purged_us: int) -> None:
         """Record the deletion time of a marked object; a repeat keeps the first time."""
         record = self._records.find(_name(address))
         if record is None or record.message.purged_us:

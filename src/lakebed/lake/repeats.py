@@ -10,7 +10,7 @@ the entry, so that every worker and server finds it, before and after a commit. 
 digest was staged by another attempt of the same request. A conditional write that replaces an entry
 copies its digests, up to `KEPT`: of two clients that count by ``If-Match``, the first learns that
 its number was written, although the second has replaced it. Completed uploads and links need no id:
-their address was issued for one request (`uploads.or_done`).
+their address was issued for one request (`uploads.or_same_entry`).
 
 *Why the id is required.* Two clients with the same credentials may put the same bytes (a lock file,
 an empty object). If the first gets "outcome unknown" and the second then sends its request, the two

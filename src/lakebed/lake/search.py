@@ -11,7 +11,7 @@ from lakebed.lake.model import ObjectStats
 from lakebed.lake.object_pages import ObjectPage
 from lakebed.lake.objects import Objects
 
-LOOKED_AT_MAX: Final = 100_000
+SCANNED_MAX: Final = 100_000
 """Objects scanned by one request."""
 SECONDS_MAX: Final = 5.0
 """Time limit of one request."""
@@ -48,7 +48,7 @@ class ObjectSearch:
         until = self._runtime.monotonic() + SECONDS_MAX
         wanted = text.casefold()
         found: list[ObjectStats] = []
-        looked_at, last = 0, query.after
+        scanned, last = 0, query.after
         while True:
             step = EntryQuery(prefix=query.prefix, after=last, amount=STEP)
             page = self._objects.list_objects(repository_id, ref, step)
@@ -56,8 +56,8 @@ class ObjectSearch:
             if len(found) > query.amount:
                 kept = found[: query.amount]
                 return SearchResult(objects=kept, has_more=True, last=kept[-1].path)
-            looked_at, last = looked_at + len(page), page.last
-            is_over = looked_at >= LOOKED_AT_MAX or self._runtime.monotonic() >= until
+            scanned, last = scanned + len(page), page.last
+            is_over = scanned >= SCANNED_MAX or self._runtime.monotonic() >= until
             if not page.has_more or is_over or len(found) == query.amount:
                 return SearchResult(objects=found, has_more=page.has_more, last=last)
 

@@ -42,7 +42,7 @@ Tell = Callable[[str], object]
 DUMP_REFS: Final = "dump_refs"
 RESTORE_REFS: Final = "restore_refs"
 
-_BEATS_A_TIMEOUT: Final = 4
+_HEARTBEATS_PER_TIMEOUT: Final = 4
 _TRIES: Final = 5
 _INTERNAL: Final = "internal error: see the server's log for this task's id"
 
@@ -194,7 +194,7 @@ class Tasks:
             except Exception as error:  # noqa: BLE001 - recorded below, and raised if unexpected
                 failures.append(error)
 
-        beat_seconds = self._settings.task_heartbeat_seconds / _BEATS_A_TIMEOUT
+        beat_seconds = self._settings.task_heartbeat_seconds / _HEARTBEATS_PER_TIMEOUT
         with_heartbeat(self._runtime, do, show_alive, every_seconds=beat_seconds)
         for error in failures:
             _note_error(ended, error)

@@ -269,7 +269,7 @@ class Stager:
             _LOGGER.warning("%s was not deleted and is now garbage: %s", address, error)
 
 
-def or_done(condition: Condition | None, entry: Entry) -> Condition | None:
+def or_same_entry(condition: Condition | None, entry: Entry) -> Condition | None:
     """Return a condition that also holds if this very entry is already staged.
 
     For an entry stored in a record and staged at an address of its own: an equal existing entry was
@@ -342,7 +342,7 @@ class Uploads:
             size=stored.size,
             checksum=stored.md5,
             content_type=content_type,
-            metadata={**(metadata or {}), **(for_checksum(proof.proved()) if proof else {})},
+            metadata={**(metadata or {}), **(for_checksum(proof.verified()) if proof else {})},
             condition=condition,
             digest=digest,
         )

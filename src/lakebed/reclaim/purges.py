@@ -326,7 +326,7 @@ class Purges:
             _LOGGER.warning("%s was not purged: %s", found.address, result.error)
             return
         found.error, found.purged_us = "", now_us(self._runtime)
-        self._marks.note_purged(found.address, found.purged_us)
+        self._marks.record_purged(found.address, found.purged_us)
 
     def _write(self, repository: Repository, mark: pb.Purge, objects: Iterable[_Object]) -> None:
         """Write the current record of a purge, then remove the previous record."""

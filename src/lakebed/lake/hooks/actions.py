@@ -164,23 +164,25 @@ class Actions:
             return Trial(None, ())
         self._count_trial()
         try:
-            held = self.runs.begin(repository, run)
+            leased = self.runs.begin(repository, run)
         except LakebedError:
             self._end_trial()
             raise
-        self._run_in_background(lambda: self._try(repository, held, actions))
+        self._run_in_background(lambda: self._try(repository, leased, actions))
         hooks = [
             HookTrial(hook_run_id_of(number, place), action.name, hook.id)
             for number, action in enumerate(actions)
             for place, hook in enumerate(action.hooks)
         ]
-        return Trial(held.id, tuple(hooks))
+        return Trial(leased.id, tuple(hooks))
 
-    def _try(self, repository: Repository, held: LeasedRun, actions: Sequence[ActionFile]) -> None:
+    def _try(
+        self, repository: Repository, leased: LeasedRun, actions: Sequence[ActionFile]
+    ) -> None:
         try:
-            self._runner.run(repository, held, actions)
+            self._runner.run(repository, leased, actions)
         except (LakebedError, LeaseLostError) as error:
-            _LOGGER.warning("trial %s was interrupted: %s", held.id, error)
+            _LOGGER.warning("trial %s was interrupted: %s", leased.id, error)
         finally:
             self._end_trial()
 

@@ -53,7 +53,7 @@ PROPOSALS_MAX: Final = 5
 """Maximum number of contents that hooks judge per request: a hook that changes its own branch, or a
 branch under constant writes, would block the request forever."""
 
-_UNDER_WAY: Final = 10_000
+_PENDING_MAX: Final = 10_000
 
 _REPAIR: Final = (
     "; the hooks of the branch's head apply too: to repair them, an administrator can skip them"
@@ -75,7 +75,7 @@ _LOGGER: Final = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
-class _UnderWay:
+class _Pending:
     """An approved operation that has not ended."""
 
     pre_run_id: str = ""
@@ -103,16 +103,16 @@ class HookGuard(Hooks):
     """The engine's hooks for repositories with action files."""
 
     def __init__(self, runtime: Runtime) -> None:
-        self._under_way: LRU[tuple[str, str], _UnderWay] = LRU(runtime, cost_max=_UNDER_WAY)
+        self._pending: LRU[tuple[str, str], _Pending] = LRU(runtime, cost_max=_PENDING_MAX)
 
     def attach(self, parts: GuardParts) -> None:
         """Set the components; called before the first operation."""
-        self._with = parts
+        self._parts = parts
 
     # Commits
 
     def prepare_commit(self, preparation: Preparation) -> bool:
-        where = _Where(
+        where = _Scope(
             preparation.repository,
             preparation.metarange_id,
             preparation.branch,
@@ -128,7 +128,7 @@ class HookGuard(Hooks):
                 username=current_actor().user,
             )
 
-        return bool(self._ask(where, EventType.PREPARE_COMMIT, new_run))
+        return bool(self._run_hooks(where, EventType.PREPARE_COMMIT, new_run))
 
     def before_commit(self, proposal: Proposal) -> None:
         before, _ = _EVENTS[proposal.operation]
@@ -138,36 +138,38 @@ class HookGuard(Hooks):
             source_ref = judge.id
         elif proposal.repository.strict_hooks:
             judge = proposal.commit
-        where = _Where(
+        where = _Scope(
             proposal.repository,
             judge.metarange_id,
             proposal.branch,
             script_ref=judge.id,
             head=proposal.head,
         )
-        run_id = self._ask(where, before, lambda: _run_of(proposal, source_ref), proposal.number)
+        run_id = self._run_hooks(
+            where, before, lambda: _run_of(proposal, source_ref), proposal.number
+        )
         if run_id:
-            self._note(proposal.repository, proposal.commit.id, _UnderWay(pre_run_id=run_id))
+            self._note(proposal.repository, proposal.commit.id, _Pending(pre_run_id=run_id))
 
     def before_publish(self, proposal: Proposal) -> None:
         key = proposal.repository.unique_id, proposal.commit.id
-        under_way = self._under_way.get(key) or _UnderWay()
-        if under_way.post_run_id is not None:
-            self._stay_prepared(proposal.repository, under_way)
+        pending = self._pending.get(key) or _Pending()
+        if pending.post_run_id is not None:
+            self._ensure_prepared(proposal.repository, pending)
             return
         _, after = _EVENTS[proposal.operation]
-        where = _Where(proposal.repository, proposal.commit.metarange_id, proposal.branch)
+        where = _Scope(proposal.repository, proposal.commit.metarange_id, proposal.branch)
 
         def new_run() -> pb.Run:
             run = _run_of(proposal, proposal.commit.id)
             run.ref_unique_id = proposal.branch_unique_id
-            run.pre_run_id = under_way.pre_run_id
+            run.pre_run_id = pending.pre_run_id
             return run
 
-        under_way.prepare = partial(self._prepare, where, after, new_run)
-        under_way.post_run_id = under_way.prepare()
-        if under_way.post_run_id is not None:
-            self._note(proposal.repository, proposal.commit.id, under_way)
+        pending.prepare = partial(self._prepare, where, after, new_run)
+        pending.post_run_id = pending.prepare()
+        if pending.post_run_id is not None:
+            self._note(proposal.repository, proposal.commit.id, pending)
 
     def after_commit(self, proposal: Proposal) -> None:
         self._confirm(proposal.repository, proposal.commit.id)
@@ -185,14 +187,14 @@ class HookGuard(Hooks):
         run = pb.Run(source_ref=source, commit_id=commit_id, ref_unique_id=unique_id)
         pair = EventType.PRE_CREATE_BRANCH, EventType.POST_CREATE_BRANCH
         where = self._where(repository, commit_id, branch)
-        self._ask_about_creation(where, run, pair)
+        self._run_for_creation(where, run, pair)
 
     def before_create_tag(
         self, repository: Repository, tag: TagID, commit_id: CommitID, unique_id: UniqueID
     ) -> None:
         run = pb.Run(source_ref=commit_id, commit_id=commit_id, tag=tag, ref_unique_id=unique_id)
         pair = EventType.PRE_CREATE_TAG, EventType.POST_CREATE_TAG
-        self._ask_about_creation(self._where(repository, commit_id), run, pair)
+        self._run_for_creation(self._where(repository, commit_id), run, pair)
 
     def before_delete_branch(
         self, repository: Repository, branch: Branch, operation: UniqueID
@@ -200,7 +202,7 @@ class HookGuard(Hooks):
         run = pb.Run(source_ref=branch.commit_id, ref_unique_id=branch.unique_id)
         pair = EventType.PRE_DELETE_BRANCH, EventType.POST_DELETE_BRANCH
         where = self._where(repository, branch.commit_id, branch.id)
-        self._ask_both(where, run, pair, operation)
+        self._run_and_prepare(where, run, pair, operation)
 
     def before_delete_tag(self, repository: Repository, tag: Tag, operation: UniqueID) -> None:
         run = pb.Run(
@@ -210,20 +212,20 @@ class HookGuard(Hooks):
             ref_unique_id=tag.unique_id,
         )
         pair = EventType.PRE_DELETE_TAG, EventType.POST_DELETE_TAG
-        self._ask_both(self._where(repository, tag.commit_id), run, pair, operation)
+        self._run_and_prepare(self._where(repository, tag.commit_id), run, pair, operation)
 
     def before_try(self, repository: Repository, operation: UniqueID) -> None:
-        under_way = self._under_way.get((repository.unique_id, operation))
-        if under_way is not None:
-            self._stay_prepared(repository, under_way)
+        pending = self._pending.get((repository.unique_id, operation))
+        if pending is not None:
+            self._ensure_prepared(repository, pending)
 
     def before_leaving(self, repository: Repository, ref: Branch | Tag) -> None:
         # A process may have died between its operation and confirming the run. The ref that proves
         # the operation's success is about to change or disappear.
-        for run_id, run in self._with.runs.prepared(repository):
-            if run.ref_unique_id == ref.unique_id and self._shows(repository, ref, run):
-                self._with.runs.confirm(repository, run_id)
-                self._with.on_waiting()
+        for run_id, run in self._parts.runs.prepared(repository):
+            if run.ref_unique_id == ref.unique_id and self._proves(repository, ref, run):
+                self._parts.runs.confirm(repository, run_id)
+                self._parts.on_waiting()
 
     def after_change(self, repository: Repository, operation: UniqueID) -> None:
         self._confirm(repository, operation)
@@ -233,49 +235,51 @@ class HookGuard(Hooks):
 
     # Steps
 
-    def _where(self, repository: Repository, commit_id: CommitID, branch: str = "") -> "_Where":
-        commit = self._with.engine.commits.get(repository, commit_id)
-        return _Where(repository, commit.metarange_id, branch)
+    def _where(self, repository: Repository, commit_id: CommitID, branch: str = "") -> "_Scope":
+        commit = self._parts.engine.commits.get(repository, commit_id)
+        return _Scope(repository, commit.metarange_id, branch)
 
-    def _ask_about_creation(
-        self, where: "_Where", run: pb.Run, pair: tuple[EventType, EventType]
+    def _run_for_creation(
+        self, where: "_Scope", run: pb.Run, pair: tuple[EventType, EventType]
     ) -> None:
         # Drop the run prepared for another commit of the source.
         self._forget(where.repository, run.ref_unique_id)
-        self._ask_both(where, run, pair, run.ref_unique_id)
+        self._run_and_prepare(where, run, pair, run.ref_unique_id)
 
-    def _ask_both(
-        self, where: "_Where", run: pb.Run, pair: tuple[EventType, EventType], key: str
+    def _run_and_prepare(
+        self, where: "_Scope", run: pb.Run, pair: tuple[EventType, EventType], key: str
     ) -> None:
         """Run the hooks before an operation, and prepare the run after it."""
         run.username = current_actor().user
-        run.pre_run_id = self._ask(where, pair[0], lambda: run)
+        run.pre_run_id = self._run_hooks(where, pair[0], lambda: run)
         prepare = partial(self._prepare, where, pair[1], lambda: run)
         post_run_id = prepare()
         if post_run_id is not None:
-            under_way = _UnderWay(post_run_id=post_run_id, prepare=prepare)
-            self._note(where.repository, key, under_way)
+            pending = _Pending(post_run_id=post_run_id, prepare=prepare)
+            self._note(where.repository, key, pending)
 
-    def _stay_prepared(self, repository: Repository, under_way: _UnderWay) -> None:
+    def _ensure_prepared(self, repository: Repository, pending: _Pending) -> None:
         """Ensure that the prepared run still exists, before the operation is retried."""
-        prepared = under_way.post_run_id
-        if prepared is None or not self._with.runs.stays_prepared(repository, prepared):
-            under_way.post_run_id = under_way.prepare()
+        prepared = pending.post_run_id
+        if prepared is None or not self._parts.runs.keep_prepared(repository, prepared):
+            pending.post_run_id = pending.prepare()
 
-    def _shows(self, repository: Repository, ref: Branch | Tag, run: pb.Run) -> bool:
+    def _proves(self, repository: Repository, ref: Branch | Tag, run: pb.Run) -> bool:
         """Whether the state of a branch or a tag proves that the operation of a run succeeded."""
         event_type = EventType(run.event_type)
         if event_type.is_creation:
             return True
         if event_type.is_deletion or isinstance(ref, Tag):
             return False
-        publisher, ids = self._with.engine.publisher, [CommitID(run.commit_id)]
+        publisher, ids = self._parts.engine.publisher, [CommitID(run.commit_id)]
         return publisher.find_leading(repository, ref.commit_id, ids) is not None
 
-    def _note(self, repository: Repository, key: str, under_way: _UnderWay) -> None:
-        self._under_way.put((repository.unique_id, key), under_way)
+    def _note(self, repository: Repository, key: str, pending: _Pending) -> None:
+        self._pending.put((repository.unique_id, key), pending)
 
-    def _ask(self, where: "_Where", event_type: EventType, new_run: NewRun, number: int = 1) -> str:
+    def _run_hooks(
+        self, where: "_Scope", event_type: EventType, new_run: NewRun, number: int = 1
+    ) -> str:
         """Run the hooks of an event; return the run's id, or an empty string without hooks.
 
         Of two runs, returns the id of the candidate's. Raises `Refused` if a hook failed, or an
@@ -295,57 +299,65 @@ class HookGuard(Hooks):
         return run_id
 
     def _gates(
-        self, where: "_Where", event_type: EventType
-    ) -> list[tuple["_Where", list[ActionFile]]]:
+        self, where: "_Scope", event_type: EventType
+    ) -> list[tuple["_Scope", list[ActionFile]]]:
         """Return the action files that judge an event, grouped by source."""
         own = self._actions(where, event_type)
-        gates: list[tuple[_Where, list[ActionFile]]] = []
+        gates: list[tuple[_Scope, list[ActionFile]]] = []
         head = where.head if where.repository.strict_hooks else None
         if head is not None and head.metarange_id != where.metarange_id:
             there = replace(where, metarange_id=head.metarange_id, script_ref=head.id, head=None)
             of_head = self._actions(there, event_type, advice=_REPAIR)
             if of_head:
-                own = [each for each in own if not self._is_among(each, of_head, where, there)]
+                own = [each for each in own if not self._has_equal(each, of_head, where, there)]
                 gates.append((there, of_head))
         if own:
             gates.append((where, own))
         return gates
 
-    def _is_among(
-        self, action: ActionFile, others: list[ActionFile], where: "_Where", there: "_Where"
+    def _has_equal(
+        self,
+        action: ActionFile,
+        others: list[ActionFile],
+        where: "_Scope",
+        there: "_Scope",
     ) -> bool:
         """Whether `others` contains an equal action with equal scripts."""
-        reader = self._with.reader
+        reader = self._parts.reader
         return action in others and reader.have_equal_scripts(
             where.repository, action, where.metarange_id, there.metarange_id
         )
 
     def _run(
-        self, where: "_Where", event_type: EventType, new_run: NewRun, actions: list[ActionFile]
+        self,
+        where: "_Scope",
+        event_type: EventType,
+        new_run: NewRun,
+        actions: list[ActionFile],
     ) -> RunID:
         """Run actions before an operation; raise `Refused` if a hook failed."""
-        parts, repository = self._with, where.repository
-        held = parts.runs.begin(repository, where.complete(new_run(), event_type))
+        parts, repository = self._parts, where.repository
+        leased = parts.runs.begin(repository, where.complete(new_run(), event_type))
         try:
             with parts.while_waiting():
-                failures = parts.runner.run(repository, held, actions)
+                failures = parts.runner.run(repository, leased, actions)
         except LeaseLostError:
             raise Refused(
-                f"run {held.id} of {event_type} hooks was ended by another process"
+                f"run {leased.id} of {event_type} hooks was ended by another process"
             ) from None
         HOOK_RUNS.labels(event_type, "failure" if failures else "success").inc()
         if failures:
             first = failures[0]
-            by = f"{event_type} hook '{first.hook_id}' of action '{first.action}', run {held.id}"
-            raise Refused(refusal(event_type, held.id, failures), by=by)
-        return held.id
+            by = f"{event_type} hook '{first.hook_id}' of action '{first.action}', run {leased.id}"
+            raise Refused(refusal(event_type, leased.id, failures), by=by)
+        return leased.id
 
-    def _skip(self, where: "_Where", event_type: EventType, new_run: NewRun) -> str:
+    def _skip(self, where: "_Scope", event_type: EventType, new_run: NewRun) -> str:
         """Record that an administrator skipped the hooks of an event; return the run's id."""
         if event_type is EventType.PREPARE_COMMIT:
             return ""  # the following pre-commit event is recorded
         run = where.complete(new_run(), event_type)
-        run_id = self._with.runs.note_skipped(where.repository, run)
+        run_id = self._parts.runs.record_skipped(where.repository, run)
         _LOGGER.warning(
             "%s skipped the %s hooks of %s/%s: commit %s, run %s",
             run.username,
@@ -357,18 +369,18 @@ class HookGuard(Hooks):
         )
         return run_id
 
-    def _prepare(self, where: "_Where", event_type: EventType, new_run: NewRun) -> RunID | None:
+    def _prepare(self, where: "_Scope", event_type: EventType, new_run: NewRun) -> RunID | None:
         if not self._actions(where, event_type):
             return None
-        return self._with.runs.prepare(where.repository, where.complete(new_run(), event_type))
+        return self._parts.runs.prepare(where.repository, where.complete(new_run(), event_type))
 
     def _actions(
-        self, where: "_Where", event_type: EventType, advice: str = ""
+        self, where: "_Scope", event_type: EventType, advice: str = ""
     ) -> list[ActionFile]:
         if where.repository.read_only:
             return []
         try:
-            actions = self._with.reader.read(where.repository, where.metarange_id)
+            actions = self._parts.reader.read(where.repository, where.metarange_id)
         except InvalidAction as error:
             if current_actor().skips_hooks and (event_type.is_creation or event_type.is_deletion):
                 return []  # otherwise a ref to a commit with such a file could never be deleted
@@ -377,24 +389,24 @@ class HookGuard(Hooks):
         return select(actions, event_type, where.branch) if actions else []
 
     def _confirm(self, repository: Repository, key: str) -> None:
-        under_way = self._under_way.pop((repository.unique_id, key))
-        if under_way is None or under_way.post_run_id is None:
+        pending = self._pending.pop((repository.unique_id, key))
+        if pending is None or pending.post_run_id is None:
             return
-        post_run_id = under_way.post_run_id
+        post_run_id = pending.post_run_id
         try:
-            self._with.runs.confirm(repository, post_run_id)
-            self._with.on_waiting()
+            self._parts.runs.confirm(repository, post_run_id)
+            self._parts.on_waiting()
         except LakebedError as error:
             # `PostRunner` will find out that the operation took effect.
             _LOGGER.warning("run %s was not confirmed: %s", post_run_id, error)
 
     def _forget(self, repository: Repository, key: str) -> None:
-        under_way = self._under_way.pop((repository.unique_id, key))
-        if under_way is None or under_way.post_run_id is None:
+        pending = self._pending.pop((repository.unique_id, key))
+        if pending is None or pending.post_run_id is None:
             return
-        post_run_id = under_way.post_run_id
+        post_run_id = pending.post_run_id
         try:
-            self._with.runs.drop(repository, post_run_id)
+            self._parts.runs.drop(repository, post_run_id)
         except LakebedError as error:
             # `PostRunner` will find out that the operation did not take effect.
             _LOGGER.warning("run %s was not dropped: %s", post_run_id, error)
@@ -412,7 +424,7 @@ def refusal(event_type: str, run_id: str, failures: list[FailedHook]) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class _Where:
+class _Scope:
     """The place of an event, and the metarange with its action files."""
 
     repository: Repository

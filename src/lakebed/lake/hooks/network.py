@@ -122,7 +122,8 @@ class Network:
             return True
         if address in _METADATA or address.is_multicast or address.is_unspecified:
             return False
-        if address.is_global and (address.version == 4 or address in _PUBLIC_IPV6):  # noqa: PLR2004
+        is_ipv4 = isinstance(address, ipaddress.IPv4Address)
+        if address.is_global and (is_ipv4 or address in _PUBLIC_IPV6):
             return True
         is_special = address.is_link_local or address.is_reserved
         return self._allow_private and (address.is_loopback or not is_special)
@@ -152,9 +153,9 @@ class _Backend(httpcore.NetworkBackend):
         self,
         host: str,
         port: int,
-        timeout: float | None = None,  # noqa: ARG002 - the deadline covers all steps
-        local_address: str | None = None,  # noqa: ARG002
-        socket_options: Iterable[object] | None = None,  # noqa: ARG002
+        timeout: float | None = None,
+        local_address: str | None = None,
+        socket_options: Iterable[object] | None = None,
     ) -> httpcore.NetworkStream:
         problem: Exception | None = None
         for address in self._network.resolve(host, port, self._deadline):
@@ -166,7 +167,8 @@ class _Backend(httpcore.NetworkBackend):
 
 
 def _connect(address: Address, port: int, deadline: Deadline) -> socket.socket:
-    family = socket.AF_INET if address.version == 4 else socket.AF_INET6  # noqa: PLR2004
+    is_ipv4 = isinstance(address, ipaddress.IPv4Address)
+    family = socket.AF_INET if is_ipv4 else socket.AF_INET6
     connection = socket.socket(family, socket.SOCK_STREAM)
     try:
         # One long attempt instead of several short ones: each connect starts over.
@@ -186,7 +188,7 @@ class _Stream(httpcore.NetworkStream):
         self._connection = connection
         self._deadline = deadline
 
-    def read(self, max_bytes: int, timeout: float | None = None) -> bytes:  # noqa: ARG002
+    def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
         while True:
             self._connection.settimeout(self._deadline.check())
             try:
@@ -196,7 +198,7 @@ class _Stream(httpcore.NetworkStream):
             except OSError as error:
                 raise httpcore.ReadError(str(error)) from error
 
-    def write(self, buffer: bytes, timeout: float | None = None) -> None:  # noqa: ARG002
+    def write(self, buffer: bytes, timeout: float | None = None) -> None:
         rest = memoryview(buffer)
         while rest:
             self._connection.settimeout(self._deadline.check())
@@ -214,7 +216,7 @@ class _Stream(httpcore.NetworkStream):
         self,
         ssl_context: ssl.SSLContext,
         server_hostname: str | None = None,
-        timeout: float | None = None,  # noqa: ARG002
+        timeout: float | None = None,
     ) -> httpcore.NetworkStream:
         self._connection.settimeout(self._deadline.left())
         try:

@@ -7,7 +7,7 @@ after. If a process dies at any step, another recovers from the record:
   with the same run id, by which receivers can detect a repeat.
 - *Prepared* for some time: determine the outcome of the operation.
   1. Take the lease of the run. A publisher that is about to retry revokes it
-     (`Runs.stays_prepared`), after reading the branch and before swapping it.
+     (`Runs.keep_prepared`), after reading the branch and before swapping it.
   2. Rewrite the branch record, so that a swap based on a read before step 1 fails.
   3. Search the commit in the history of the branch. If found, set the run to waiting. Otherwise a
      publisher that read the branch before step 1 cannot succeed any more: drop the run, if the
@@ -94,14 +94,14 @@ class PostRunner:
         self._observed.keep_only({note.name for note in notes})
         for note in notes:
             try:
-                taken += self._go_on(note)
+                taken += self._handle(note)
             except OutcomeUnknown:
                 raise
             except Exception:
                 _LOGGER.exception("run %s was interrupted, and will be retried", note.name.decode())
         return taken
 
-    def _go_on(self, note: Record[pb.WaitingRun]) -> int:
+    def _handle(self, note: Record[pb.WaitingRun]) -> int:
         """Handle one record of a waiting run; return the number of runs executed."""
         repository = self._repository(note.message)
         record = None
@@ -111,10 +111,10 @@ class PostRunner:
             self._forget(note.name)
         elif record.message.state == pb.RUN_STATE_WAITING:
             return self._run(repository, record)
-        elif self._is_left(record):
+        elif self._is_dead(record):
             if record.message.state != pb.RUN_STATE_PREPARED:
                 return self._run(repository, record)
-            self._settle(repository, record)
+            self._resolve(repository, record)
         return 0
 
     def _repository(self, waiting: pb.WaitingRun) -> Repository | None:
@@ -124,7 +124,7 @@ class PostRunner:
             return None
         return repository if repository.unique_id == waiting.unique_id else None
 
-    def _is_left(self, record: Record[pb.Run]) -> bool:
+    def _is_dead(self, record: Record[pb.Run]) -> bool:
         """Whether the record was unchanged for so long that its process must have died."""
         seconds = self._heartbeat_seconds
         return self._observed.is_dead(record.name, record.predicate, seconds=seconds)
@@ -137,20 +137,20 @@ class PostRunner:
 
     # Outcomes of operations
 
-    def _settle(self, repository: Repository, record: Record[pb.Run]) -> None:
-        held = self._runs.take(repository, record, lambda _run: None)
-        if held is None:
+    def _resolve(self, repository: Repository, record: Record[pb.Run]) -> None:
+        leased = self._runs.take(repository, record, lambda _run: None)
+        if leased is None:
             return
         with suppress(LeaseLostError):
-            took_effect = self._took_effect(repository, held.message)
+            took_effect = self._took_effect(repository, leased.message)
             if took_effect:
-                held.change(_wait)
+                leased.change(_wait)
             else:
-                held.drop()
+                leased.drop()
                 self._forget(record.name)
             _LOGGER.info(
                 "the operation of run %s %s",
-                held.id,
+                leased.id,
                 "took effect" if took_effect else "did not take effect",
             )
 
@@ -197,41 +197,41 @@ class PostRunner:
                 self._running += Counter()  # remove zero counts
 
     def _take_and_run(self, repository: Repository, record: Record[pb.Run]) -> int:
-        held = self._runs.take(repository, record, self._begin)
-        if held is None:
+        leased = self._runs.take(repository, record, self._begin)
+        if leased is None:
             return 0
         try:
-            self._run_held(repository, held)
+            self._run_leased(repository, leased)
         except LeaseLostError:
-            _LOGGER.info("run %s was taken over by another process", held.id)
+            _LOGGER.info("run %s was taken over by another process", leased.id)
         except (OutcomeUnknown, StorageUnavailable) as error:
-            _LOGGER.warning("run %s was interrupted, and will be retried: %s", held.id, error)
+            _LOGGER.warning("run %s was interrupted, and will be retried: %s", leased.id, error)
         else:
             self._forget(record.name)
         return 1
 
-    def _run_held(self, repository: Repository, held: LeasedRun) -> None:
-        run = held.message
+    def _run_leased(self, repository: Repository, leased: LeasedRun) -> None:
+        run = leased.message
         if run.attempts > ATTEMPTS_MAX:
             _LOGGER.warning(
-                "run %s is abandoned: %d processes died running it", held.id, ATTEMPTS_MAX
+                "run %s is abandoned: %d processes died running it", leased.id, ATTEMPTS_MAX
             )
-            held.change(self._fail)
+            leased.change(self._fail)
             return
         try:
             actions = self._reader.read(repository, MetaRangeID(run.metarange_id))
             selected = select(actions, EventType(run.event_type), run.branch)
-            failures = self._runner.run(repository, held, selected)
+            failures = self._runner.run(repository, leased, selected)
         except (OutcomeUnknown, StorageUnavailable):
             raise  # to be retried by another attempt
         except LakebedError as error:
-            _LOGGER.warning("run %s failed: %s: %s", held.id, error.kind, error)
-            held.change(self._fail)
+            _LOGGER.warning("run %s failed: %s: %s", leased.id, error.kind, error)
+            leased.change(self._fail)
             failed = True
         else:
             failed = bool(failures)
             for failure in failures:
-                _LOGGER.warning("in run %s of %s, %s", held.id, run.event_type, failure)
+                _LOGGER.warning("in run %s of %s, %s", leased.id, run.event_type, failure)
         HOOK_RUNS.labels(run.event_type, "failure" if failed else "success").inc()
 
     def _begin(self, run: pb.Run) -> None:

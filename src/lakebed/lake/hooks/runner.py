@@ -23,7 +23,7 @@ from lakebed.lake.hooks.runs import LeasedRun, Runs
 from lakebed.lake.hooks.settings import HookLimits
 
 ACTIONS_AT_ONCE: Final = 16
-BEATS_A_TIMEOUT: Final = 4
+HEARTBEATS_PER_TIMEOUT: Final = 4
 STREAM_SECONDS: Final = 1.0
 """Interval for storing the output of running hooks, so that it can be followed."""
 OUTPUT_SHOWN_BYTES: Final = 2000
@@ -94,20 +94,20 @@ class Runner:
         self._runs = runs
         self._new_caller = new_caller
         self._run_hook = run_hook
-        self._beat_seconds = heartbeat_seconds / BEATS_A_TIMEOUT
+        self._heartbeat_seconds = heartbeat_seconds / HEARTBEATS_PER_TIMEOUT
 
     def run(
-        self, repository: Repository, held: LeasedRun, actions: Sequence[ActionFile]
+        self, repository: Repository, leased: LeasedRun, actions: Sequence[ActionFile]
     ) -> list[FailedHook]:
         """Run all hooks with heartbeats, and record the result; return the failures.
 
         Raises `LeaseLostError` if another process took over the run.
         """
-        event = self._event(repository, held)
+        event = self._event(repository, leased)
         seconds_max = POST_SECONDS_MAX if event.event_type.is_post else PRE_SECONDS_MAX
-        one = _OneRun(
+        context = _RunContext(
             repository=repository,
-            held=held,
+            leased=leased,
             event=event,
             caller=self._new_caller(event),
             until=self._runtime.monotonic() + seconds_max,
@@ -118,14 +118,14 @@ class Runner:
 
         def work() -> None:
             found = self._runtime.map_parallel(
-                lambda item: self._run_action(one, item[0], item[1], lost.is_set),
+                lambda item: self._run_action(context, item[0], item[1], lost.is_set),
                 list(enumerate(actions)),
                 limit=ACTIONS_AT_ONCE,
             )
             failures.extend(failure for each in found for failure in each)
 
         def beat() -> bool:
-            is_ours = held.heartbeat()
+            is_ours = leased.heartbeat()
             if not is_ours:
                 lost.set()
             return is_ours
@@ -133,18 +133,18 @@ class Runner:
         def stream(wait: Callable[[float], bool]) -> None:
             stored: dict[str, int] = {}
             while not wait(STREAM_SECONDS):
-                for hook_run_id, output in list(one.printing.items()):
+                for hook_run_id, output in list(context.printing.items()):
                     length = len(output.content())
-                    with one.lock:
-                        if hook_run_id in one.printing and stored.get(hook_run_id, 0) < length:
-                            self._write_log(one, hook_run_id, output)
+                    with context.lock:
+                        if hook_run_id in context.printing and stored.get(hook_run_id, 0) < length:
+                            self._write_log(context, hook_run_id, output)
                     stored[hook_run_id] = length
 
         with_heartbeat(
             self._runtime,
             work,
             beat,
-            every_seconds=self._beat_seconds,
+            every_seconds=self._heartbeat_seconds,
             beside=[stream] if self._stores_early else [],
         )
 
@@ -153,44 +153,52 @@ class Runner:
             run.passed = not failures
             run.ended_us = now_us(self._runtime)
 
-        held.change(end)
+        leased.change(end)
         return failures
 
     def _run_action(
-        self, one: "_OneRun", number: int, action: ActionFile, is_cancelled: Callable[[], bool]
+        self,
+        context: "_RunContext",
+        number: int,
+        action: ActionFile,
+        is_cancelled: Callable[[], bool],
     ) -> list[FailedHook]:
         failures: list[FailedHook] = []
         for place, hook in enumerate(action.hooks):
             hook_run_id = hook_run_id_of(number, place)
             if evaluate(hook.condition, has_failed=bool(failures)):
-                failure = self._run_one(one, hook, hook_run_id, is_cancelled)
+                failure = self._run_hook_once(context, hook, hook_run_id, is_cancelled)
                 if failure is not None:
                     failures.append(failure)
             else:
                 skipped = self._begun(hook)
                 skipped.skipped = skipped.passed = True
                 skipped.ended_us = skipped.started_us
-                self._runs.note_hook(one.repository, one.held.id, hook_run_id, skipped)
+                self._runs.record_hook(context.repository, context.leased.id, hook_run_id, skipped)
         return failures
 
-    def _run_one(
-        self, one: "_OneRun", hook: HookSpec, hook_run_id: str, is_cancelled: Callable[[], bool]
+    def _run_hook_once(
+        self,
+        context: "_RunContext",
+        hook: HookSpec,
+        hook_run_id: str,
+        is_cancelled: Callable[[], bool],
     ) -> FailedHook | None:
         record = self._begun(hook)
-        self._runs.note_hook(one.repository, one.held.id, hook_run_id, record)
+        self._runs.record_hook(context.repository, context.leased.id, hook_run_id, record)
         output = HookOutput(self._runtime)
-        one.printing[hook_run_id] = output
+        context.printing[hook_run_id] = output
         begun = self._runtime.monotonic()
         error = ""
         try:
             self._run_hook(
                 hook,
-                one.event,
-                caller=one.caller,
+                context.event,
+                caller=context.caller,
                 output=output,
                 settings=self._settings,
                 runtime=self._runtime,
-                until=one.until,
+                until=context.until,
                 is_cancelled=is_cancelled,
             )
         except HookFailed as failed:
@@ -198,43 +206,46 @@ class Runner:
         except LakebedError:
             raise
         except Exception:
-            _LOGGER.exception("hook %s of run %s failed", hook.id, one.held.id)
+            _LOGGER.exception("hook %s of run %s failed", hook.id, context.leased.id)
             error = "the hook could not be run: see the server's log"
         outcome = "failure" if error else "success"
         seconds = self._runtime.monotonic() - begun
         HOOK_SECONDS.labels(hook.type, outcome).observe(seconds)
         record.passed = not error
         record.ended_us = now_us(self._runtime)
-        with one.lock:  # an earlier state of the log must not overwrite the final one
-            del one.printing[hook_run_id]
-        self._write_log(one, hook_run_id, output)
-        self._runs.note_hook(one.repository, one.held.id, hook_run_id, record)
+        with context.lock:  # an earlier state of the log must not overwrite the final one
+            del context.printing[hook_run_id]
+        self._write_log(context, hook_run_id, output)
+        self._runs.record_hook(context.repository, context.leased.id, hook_run_id, record)
         if not error:
             return None
         shown = output.content()[-OUTPUT_SHOWN_BYTES:].decode(errors="replace")
         return FailedHook(hook_run_id, hook.action_name, hook.id, error, shown)
 
-    def _write_log(self, one: "_OneRun", hook_run_id: str, output: HookOutput) -> None:
+    def _write_log(self, context: "_RunContext", hook_run_id: str, output: HookOutput) -> None:
         content = output.content()
         if not content:
             return
         try:
-            self._runs.write_log(one.repository, one.held.id, hook_run_id, content)
+            self._runs.write_log(context.repository, context.leased.id, hook_run_id, content)
         except LakebedError as error:
             # The hook's result counts even if its log is lost.
             _LOGGER.warning(
-                "the log of hook %s of run %s was not stored: %s", hook_run_id, one.held.id, error
+                "the log of hook %s of run %s was not stored: %s",
+                hook_run_id,
+                context.leased.id,
+                error,
             )
 
     def _begun(self, hook: HookSpec) -> pb.HookRun:
         started_us = now_us(self._runtime)
         return pb.HookRun(action=hook.action_name, hook_id=hook.id, started_us=started_us)
 
-    def _event(self, repository: Repository, held: LeasedRun) -> HookEvent:
-        run = held.message
+    def _event(self, repository: Repository, leased: LeasedRun) -> HookEvent:
+        run = leased.message
         return HookEvent(
             event_type=EventType(run.event_type),
-            run_id=held.id,
+            run_id=leased.id,
             event_time=to_datetime(run.created_us),
             repository_id=repository.id,
             repository_uid=repository.unique_id,
@@ -271,11 +282,11 @@ class Runner:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _OneRun:
+class _RunContext:
     """State shared by all hooks of one run."""
 
     repository: Repository
-    held: LeasedRun
+    leased: LeasedRun
     event: HookEvent
     caller: Caller
     until: float

@@ -120,7 +120,7 @@ class Runs:
         record = self._add(repository, begun)
         return LeasedRun(self.records(repository), record, self._runtime, mark=mark)
 
-    def note_skipped(self, repository: Repository, run: pb.Run) -> RunID:
+    def record_skipped(self, repository: Repository, run: pb.Run) -> RunID:
         """Record a run whose hooks were skipped."""
         skipped = copy_of(run)
         skipped.state, skipped.passed, skipped.is_skipped = pb.RUN_STATE_DONE, True, True
@@ -138,7 +138,7 @@ class Runs:
         self.waiting.set(record.name, note)
         return RunID(record.name.decode())
 
-    def stays_prepared(self, repository: Repository, run_id: RunID) -> bool:
+    def keep_prepared(self, repository: Repository, run_id: RunID) -> bool:
         """Whether a prepared run still exists; revokes its lease.
 
         A process that is determining the operation's outcome must then start over.
@@ -200,7 +200,7 @@ class Runs:
         leased = LeasedRun(self.records(repository), record, self._runtime)
         return leased if leased.take(edit) else None
 
-    def note_hook(
+    def record_hook(
         self, repository: Repository, run_id: RunID, hook_run_id: str, hook: pb.HookRun
     ) -> None:
         hooks = Records(self._store, RUN_HOOKS, repository.partition)

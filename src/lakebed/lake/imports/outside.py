@@ -2,7 +2,7 @@
 
 The record of such an import says so. The job reports its progress, which is its heartbeat, and
 finally hands in the metarange. From then on the import continues as others do: a process of the
-server leases it, validates the metarange (`lakebed.lake.imports.handed`), and publishes it.
+server leases it, validates the metarange (`lakebed.lake.imports.validation`), and publishes it.
 """
 
 import re

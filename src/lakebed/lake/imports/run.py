@@ -32,11 +32,11 @@ from lakebed.formats.imported import ImportedPage, imported_object, imported_pag
 from lakebed.formats.parquet import one_array
 from lakebed.lake import records_pb2 as pb
 from lakebed.lake.errors import InvalidImport, NothingToImport
-from lakebed.lake.imports.handed import check_handed
 from lakebed.lake.imports.listing import list_in_order
 from lakebed.lake.imports.places import check_places
 from lakebed.lake.imports.record import SKIPPED_SHOWN_MAX, LeasedImport
 from lakebed.lake.imports.sources import ImportSource, source_of
+from lakebed.lake.imports.validation import check_entries
 
 PAGE_ROWS: Final = 1 << 16
 PAGE_SECONDS: Final = 1.0
@@ -61,21 +61,21 @@ class ImportRun:
         block: BlockStore,
         runtime: Runtime,
         repository: Repository,
-        held: LeasedImport,
+        leased: LeasedImport,
     ) -> None:
         self._engine = engine
         self._block = block
         self._runtime = runtime
         self._repository = repository
-        self._held = held
-        self._sources = [source_of(each) for each in held.message.sources]
+        self._leased = leased
+        self._sources = [source_of(each) for each in leased.message.sources]
 
     def run(self) -> None:
         """Complete the import.
 
         Raises `LeaseLostError` if the import was canceled, or taken over by another process.
         """
-        record = self._held.message
+        record = self._leased.message
         branch = self._engine.branches.get(self._repository, BranchID(record.branch))
         if branch.unique_id != record.branch_unique_id:
             raise BranchNotFound(branch.id)
@@ -87,7 +87,7 @@ class ImportRun:
             published = self._publish(metarange_id)
         commit_id = published
         # New commits are recorded before publishing: any other is the previous head.
-        is_unchanged = commit_id not in self._held.message.offered_commit_ids
+        is_unchanged = commit_id not in self._leased.message.offered_commit_ids
         if not is_unchanged:
             self._note_time(commit_id)
 
@@ -96,7 +96,7 @@ class ImportRun:
             message.commit_id = commit_id
             message.unchanged = is_unchanged
 
-        self._held.change(end)
+        self._leased.change(end)
 
     def _note_time(self, commit_id: CommitID) -> None:
         """Record the time of the import in the repository's metadata, where clients read it."""
@@ -109,17 +109,17 @@ class ImportRun:
 
     def _find_published(self, branch: Branch) -> CommitID | None:
         """Return the commit published by an earlier process, or None."""
-        offered = [CommitID(each) for each in self._held.message.offered_commit_ids]
+        offered = [CommitID(each) for each in self._leased.message.offered_commit_ids]
         publisher = self._engine.publisher
         return publisher.find_published(self._repository, branch, offered) if offered else None
 
     def _make_metarange(self) -> MetaRangeID:
         """Return the metarange of all imported objects, after recording it."""
         self._note_strays()
-        record = self._held.message
+        record = self._leased.message
         if record.outside:
             metarange_id = MetaRangeID(record.handed_metarange_id)
-            count = check_handed(
+            count = check_entries(
                 self._engine.committed(self._repository).examine(metarange_id), self._sources
             )
         else:
@@ -129,7 +129,7 @@ class ImportRun:
             message.metarange_id = metarange_id
             message.objects = count
 
-        self._held.change(complete)
+        self._leased.change(complete)
         return metarange_id
 
     def _note_strays(self) -> None:
@@ -142,7 +142,7 @@ class ImportRun:
             if isinstance(source.place, Namespace):
                 for place, kind in self._block.list_strays(source.place):
                     found.setdefault(kind, pb.Strays(kind=kind, example=place)).count += 1
-        if found and self._held.message.strict:
+        if found and self._leased.message.strict:
             raise InvalidImport(
                 f"{describe_strays(found.values())} cannot be imported: nothing was imported;"
                 " without --strict such files are skipped"
@@ -152,12 +152,12 @@ class ImportRun:
             del message.strays[:]
             message.strays.extend(found.values())
 
-        if found or self._held.message.strays:
-            self._held.change(note)
+        if found or self._leased.message.strays:
+            self._leased.change(note)
 
     def _ingest(self) -> tuple[MetaRangeID, int]:
         """Write the ranges of all imported objects; return their metarange and number."""
-        record = self._held.message
+        record = self._leased.message
         saved = record.saved_metarange_id
         ingest = self._engine.committed(self._repository).ingest(
             MetaRangeID(saved) if saved else None
@@ -174,7 +174,7 @@ class ImportRun:
                 self._save(ingest, skipped)
                 next_save = _next_save(ingest)
 
-        use_ahead(self._runtime, self._pages(ingest.last_key), use)
+        prefetch(self._runtime, self._pages(ingest.last_key), use)
         return ingest.finish(), ingest.count
 
     def _note_progress(self, ingest: Ingest, skipped: "_Skipped", folder: str) -> None:
@@ -183,7 +183,7 @@ class ImportRun:
             message.current = folder or message.current
             skipped.note(message)
 
-        self._held.change(note)
+        self._leased.change(note)
 
     def _save(self, ingest: Ingest, skipped: "_Skipped") -> None:
         saved = ingest.save()
@@ -193,10 +193,10 @@ class ImportRun:
             message.saved_metarange_id = saved.metarange_id
             message.saved_skipped = skipped.saved
 
-        self._held.change(note)
+        self._leased.change(note)
 
     def _skip(self, skipped: "_Skipped", page: ImportedPage) -> None:
-        if len(page.skipped_keys) and self._held.message.strict:
+        if len(page.skipped_keys) and self._leased.message.strict:
             first = page.skipped_addresses[0].as_py()
             raise InvalidImport(
                 f"the object {first!r} cannot be imported: its path is too long, ends in a"
@@ -216,7 +216,7 @@ class ImportRun:
                 found = found or page.entries.num_rows > 0
                 yield page
             if not found:
-                strays = describe_strays(self._held.message.strays)
+                strays = describe_strays(self._leased.message.strays)
                 raise NothingToImport(source.place, strays)
 
     def _pages_of(self, source: ImportSource, after: bytes) -> Iterator[ImportedPage]:
@@ -253,7 +253,7 @@ class ImportRun:
 
     def _publish(self, metarange_id: MetaRangeID) -> CommitID:
         """Commit the metarange; return the new commit, or the head if nothing changed."""
-        record = self._held.message
+        record = self._leased.message
         replacement = Replacement(metarange_id, [source.interval for source in self._sources])
         request = CommitRequest(
             committer=record.committer, message=record.message, metadata=dict(record.metadata)
@@ -264,7 +264,7 @@ class ImportRun:
                 if commit.id not in message.offered_commit_ids:
                     message.offered_commit_ids.append(commit.id)
 
-            self._held.change(offer)
+            self._leased.change(offer)
 
         branch = BranchID(record.branch)
         repository = self._engine.readings.to_write(
@@ -293,7 +293,7 @@ def describe_strays(strays: Iterable[pb.Strays]) -> str:
     return ", ".join(f"{each.kind} ({each.count}, such as {each.example})" for each in strays)
 
 
-def use_ahead(
+def prefetch(
     runtime: Runtime, pages: Iterator[ImportedPage], use: Callable[[ImportedPage], None]
 ) -> None:
     """Use pages in order; prefetch the next page while one is used."""

@@ -30,7 +30,7 @@ from lakebed.lake.imports.run import ImportRun
 from lakebed.lake.keys import WAITING, WAITING_PARTITION
 from lakebed.lake.settings import CatalogSettings
 
-BEAT_SECONDS: Final = 1.0
+HEARTBEAT_SECONDS: Final = 1.0
 """Heartbeat interval. Clients abandon an import whose status does not change."""
 
 ATTEMPTS_MAX: Final = 20
@@ -71,14 +71,14 @@ class ImportRunner:
         taken = 0
         for note in list(self._waiting.scan_readable()):
             try:
-                taken += self._go_on(note)
+                taken += self._handle(note)
             except CorruptRecord as error:
                 if note.predicate not in self._damaged:
                     self._damaged.add(note.predicate)
                     _LOGGER.warning("import %s is skipped: %s", note.name.decode(), error)
         return taken
 
-    def _go_on(self, note: Record[pb.WaitingImport]) -> int:
+    def _handle(self, note: Record[pb.WaitingImport]) -> int:
         """Run the import of a note if it is due; return the number of imports run."""
         repository = self._repository(note.message)
         records = None if repository is None else self._imports.records(repository)
@@ -90,10 +90,10 @@ class ImportRunner:
             return 0
         assert repository is not None
         assert records is not None
-        held = LeasedImport(records, record, self._runtime)
-        if not held.take_up():
+        leased = LeasedImport(records, record, self._runtime)
+        if not leased.take_up():
             return 0
-        self._run(repository, held, note)
+        self._run(repository, leased, note)
         return 1
 
     def _repository(self, waiting: pb.WaitingImport) -> Repository | None:
@@ -116,53 +116,53 @@ class ImportRunner:
             self._waiting.delete(note.name)
 
     def _run(
-        self, repository: Repository, held: LeasedImport, note: Record[pb.WaitingImport]
+        self, repository: Repository, leased: LeasedImport, note: Record[pb.WaitingImport]
     ) -> None:
         """Run an import with heartbeats, and record its result."""
 
         def work() -> None:
-            self._work(repository, held, note.name.decode())
+            self._work(repository, leased, note.name.decode())
 
-        held.keep_alive(work, heartbeat_seconds=BEAT_SECONDS)
-        self._forget_ended(held, note)
+        leased.keep_alive(work, heartbeat_seconds=HEARTBEAT_SECONDS)
+        self._forget_ended(leased, note)
 
-    def _work(self, repository: Repository, held: LeasedImport, import_id: str) -> None:
+    def _work(self, repository: Repository, leased: LeasedImport, import_id: str) -> None:
         try:
-            self._bring_to_end(repository, held)
+            self._bring_to_end(repository, leased)
         except LeaseLostError:
             _LOGGER.info("import %s was canceled, or taken over by another process", import_id)
         except OutcomeUnknown as error:
             # The commit may have been published: the next process to take over checks.
             _LOGGER.warning("import %s was interrupted, and will be retried: %s", import_id, error)
         except StorageUnavailable as error:
-            if _may_go_on(held.message):
+            if _may_go_on(leased.message):
                 _LOGGER.warning(
                     "import %s was interrupted, and will be retried: %s", import_id, error
                 )
             else:
                 _LOGGER.warning("import %s failed: %s: %s", import_id, error.kind, error)
-                _note_failure(held, error.kind, error.public_message or str(error))
+                _note_failure(leased, error.kind, error.public_message or str(error))
         except LakebedError as error:
             _LOGGER.warning("import %s failed: %s: %s", import_id, error.kind, error)
-            _note_failure(held, error.kind, error.public_message or str(error))
+            _note_failure(leased, error.kind, error.public_message or str(error))
         except Exception:
             _LOGGER.exception("import %s failed", import_id)
-            _note_failure(held, LakebedError.kind, _INTERNAL)
+            _note_failure(leased, LakebedError.kind, _INTERNAL)
 
-    def _bring_to_end(self, repository: Repository, held: LeasedImport) -> None:
-        if held.message.attempts > ATTEMPTS_MAX:
+    def _bring_to_end(self, repository: Repository, leased: LeasedImport) -> None:
+        if leased.message.attempts > ATTEMPTS_MAX:
             died = f"{ATTEMPTS_MAX} processes died running this import: it is abandoned"
-            _note_failure(held, "task_died", died)
+            _note_failure(leased, "task_died", died)
             return
-        if _waits_for_job(held.message):
+        if _waits_for_job(leased.message):
             raise JobSilent(self._settings.task_heartbeat_seconds)
-        message = held.message
+        message = leased.message
         actor = Actor(user=message.username, entry_point=EntryPoint.IMPORT, force=message.force)
         with acting_as(actor):
-            ImportRun(self._engine, self._block, self._runtime, repository, held).run()
+            ImportRun(self._engine, self._block, self._runtime, repository, leased).run()
 
-    def _forget_ended(self, held: LeasedImport, note: Record[pb.WaitingImport]) -> None:
-        if held.message.state != pb.IMPORT_STATE_RUNNING:
+    def _forget_ended(self, leased: LeasedImport, note: Record[pb.WaitingImport]) -> None:
+        if leased.message.state != pb.IMPORT_STATE_RUNNING:
             self._forget(note)
 
 
@@ -179,10 +179,10 @@ def _may_go_on(message: pb.Import) -> bool:
     return has_saved and message.attempts < ATTEMPTS_MAX
 
 
-def _note_failure(held: LeasedImport, kind: str, text: str) -> None:
+def _note_failure(leased: LeasedImport, kind: str, text: str) -> None:
     def fail(message: pb.Import) -> None:
         message.state = pb.IMPORT_STATE_FAILED
         message.error_kind, message.error = kind, text
 
     with suppress(LeaseLostError, OutcomeUnknown):
-        held.change(fail)
+        leased.change(fail)

@@ -93,7 +93,7 @@ from lakebed.lake.multipart.records import (
     stored_part,
 )
 from lakebed.lake.purge_marks import PurgeMarks
-from lakebed.lake.uploads import Stager, or_done
+from lakebed.lake.uploads import Stager, or_same_entry
 
 PART_BYTES_MIN: Final = 5 << 20
 """Minimum size of every part except the last, as in S3."""
@@ -104,7 +104,7 @@ _LOGGER: Final = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class _Asked:
+class _Request:
     target: Target
     named: Sequence[NamedPart]
     checksum: str
@@ -115,7 +115,7 @@ class _Asked:
     metadata: Mapping[str, str]
     condition: Condition | None
 
-    def is_answered_by(self, upload: pb.MultipartUpload, entry: Entry) -> bool:
+    def matches(self, upload: pb.MultipartUpload, entry: Entry) -> bool:
         """Whether the decision matches this request."""
         kind = self.content_type or upload.content_type
         user = {**upload.metadata, **self.metadata}
@@ -182,7 +182,7 @@ class Completions:
         checksum = etag_of(named) if target.address is None else etag_of_marks(named)
         repository = self._engine.repositories.get(target.repository_id)
         records = MultipartRecords(self._store, repository)
-        asked = _Asked(
+        request = _Request(
             target=target,
             named=named,
             checksum=checksum,
@@ -193,15 +193,15 @@ class Completions:
             metadata=metadata or {},
             condition=condition,
         )
-        record = self._decide(repository, records, asked)
+        record = self._decide(repository, records, request)
         entry = entry_of(record.message)
-        if entry is None or not asked.is_answered_by(record.message, entry):
+        if entry is None or not request.matches(record.message, entry):
             raise MultipartNotFound(target.upload_id)  # completed as a different object
-        _compare(asked, checksum_of(entry.metadata))
+        _compare(request, checksum_of(entry.metadata))
         if not record.message.staged:
             self._join(repository, records, record, named)
-            self._stage(repository, records, record, asked)
-            if not records.note_staged(record):
+            self._stage(repository, records, record, request)
+            if not records.record_staged(record):
                 raise PartMissing(
                     "a part was uploaded again concurrently, and the object may be visible"
                 )
@@ -212,7 +212,7 @@ class Completions:
         repository: Repository,
         records: MultipartRecords,
         record: UploadRecord,
-        asked: _Asked,
+        request: _Request,
     ) -> None:
         """Stage the entry (step 5)."""
         address = repository.namespace.address(record.message.address)
@@ -222,11 +222,11 @@ class Completions:
         assert entry is not None, "a decided upload has its entry"
         try:
             self._stager.put(
-                self._read(repository, asked.target),
+                self._read(repository, request.target),
                 entry,
-                condition=or_done(asked.condition, entry),
+                condition=or_same_entry(request.condition, entry),
                 # The record must protect the object until the entry does.
-                is_fresh=lambda: records.stands(record) and watch(),
+                is_fresh=lambda: records.is_current(record) and watch(),
             )
         except Stale as error:
             if watch.mark is None:
@@ -243,33 +243,33 @@ class Completions:
     # Steps 1 to 3
 
     def _decide(
-        self, repository: Repository, records: MultipartRecords, asked: _Asked
+        self, repository: Repository, records: MultipartRecords, request: _Request
     ) -> UploadRecord:
         """Return the decided record, written by this request or another (steps 1 to 3)."""
-        upload_id = asked.target.upload_id
+        upload_id = request.target.upload_id
         for _ in range(_TRIES):
-            record = records.find(asked.target)
+            record = records.find(request.target)
             upload = record.message
             if upload.HasField("entry"):
                 return record
-            if asked.condition is not None:  # the upload is still open
-                known = self._read(repository, asked.target)
-                self._stager.check(known, asked.target.path, asked.condition)
-            parts = _find_parts(self._stored(repository, records, record), asked.named)
+            if request.condition is not None:  # the upload is still open
+                known = self._read(repository, request.target)
+                self._stager.check(known, request.target.path, request.condition)
+            parts = _find_parts(self._stored(repository, records, record), request.named)
             sizes = [part.size for part in parts]
-            if asked.size not in {None, sum(sizes)}:
-                raise InvalidParts(f"the parts have {sum(sizes)} bytes, not {asked.size}")
-            whole = _check_whole(upload, parts, asked)
+            if request.size not in {None, sum(sizes)}:
+                raise InvalidParts(f"the parts have {sum(sizes)} bytes, not {request.size}")
+            whole = _check_whole(upload, parts, request)
             entry = new_entry(
                 upload.path,
                 upload.address,
                 size=sum(sizes),
-                checksum=asked.checksum,
+                checksum=request.checksum,
                 modified=self._runtime.now(),
-                content_type=asked.content_type or upload.content_type,
+                content_type=request.content_type or upload.content_type,
                 metadata={
                     **upload.metadata,
-                    **asked.metadata,
+                    **request.metadata,
                     **for_parts(sizes),
                     **for_checksum(whole),
                 },
@@ -317,7 +317,7 @@ class Completions:
             _LOGGER.warning(
                 "upload %s is reopened: the storage refused its parts: %s", id_of(decided), error
             )
-            records.take_back(decided)
+            records.reopen(decided)
             raise PartMissing(f"a part was uploaded again concurrently: {error}") from error
 
     @staticmethod
@@ -369,16 +369,16 @@ def _find_parts(found: Iterable[StoredPart], named: Sequence[NamedPart]) -> list
 
 
 def _check_whole(
-    upload: pb.MultipartUpload, parts: Sequence[StoredPart], asked: _Asked
+    upload: pb.MultipartUpload, parts: Sequence[StoredPart], request: _Request
 ) -> Checksum | None:
     """Return the checksum of the joined object, or None; reject a mismatch with the request."""
     scheme = scheme_of(upload)
-    if scheme is not None and asked.whole_type not in {None, scheme.type}:
-        raise BadDigest(str(asked.whole_type), scheme.type, what="checksum type")
-    if scheme is None and asked.whole is not None:
-        scheme = Scheme(asked.whole.algorithm, asked.whole_type or asked.whole.type)
+    if scheme is not None and request.whole_type not in {None, scheme.type}:
+        raise BadDigest(str(request.whole_type), scheme.type, what="checksum type")
+    if scheme is None and request.whole is not None:
+        scheme = Scheme(request.whole.algorithm, request.whole_type or request.whole.type)
     whole = None if scheme is None else _combined(scheme, parts)
-    _compare(asked, whole)
+    _compare(request, whole)
     return whole
 
 
@@ -394,10 +394,10 @@ def _combined(scheme: Scheme, parts: Sequence[StoredPart]) -> Checksum | None:
     return of_parts(scheme, known)
 
 
-def _compare(asked: _Asked, whole: Checksum | None) -> None:
+def _compare(request: _Request, whole: Checksum | None) -> None:
     """Reject a checksum that differs from the requested one."""
-    if asked.whole is None or asked.whole == whole:
+    if request.whole is None or request.whole == whole:
         return
-    if whole is None or whole.algorithm != asked.whole.algorithm:
-        raise ChecksumUnknown(asked.whole.algorithm)
-    raise BadDigest(asked.whole.value, whole.value, what=whole.algorithm)
+    if whole is None or whole.algorithm != request.whole.algorithm:
+        raise ChecksumUnknown(request.whole.algorithm)
+    raise BadDigest(request.whole.value, whole.value, what=whole.algorithm)

@@ -138,7 +138,7 @@ class MultipartRecords:
             return None
         return Record(record.name, decided, version)
 
-    def take_back(self, decided: UploadRecord) -> None:
+    def reopen(self, decided: UploadRecord) -> None:
         """Reopen an upload that could not be completed as decided."""
         open_again = copy_of(decided.message)
         open_again.ClearField("entry")
@@ -147,12 +147,12 @@ class MultipartRecords:
         with suppress(PredicateFailed):
             self._uploads.set_if(decided.name, open_again, decided.predicate)
 
-    def stands(self, decided: UploadRecord) -> bool:
+    def is_current(self, decided: UploadRecord) -> bool:
         """Whether the upload still exists with the same decision, `staged` or not."""
         record = self._uploads.find(decided.name)
         return record is not None and record.message.entry == decided.message.entry
 
-    def note_staged(self, decided: UploadRecord) -> bool:
+    def record_staged(self, decided: UploadRecord) -> bool:
         """Record that an upload's entry is staged, and remove its parts.
 
         Returns False if the decision has changed. Raises `TooManyTries` or `OutcomeUnknown` if the

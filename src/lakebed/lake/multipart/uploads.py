@@ -27,7 +27,7 @@ from lakebed.engine.engine import Engine
 from lakebed.engine.model import BranchID, Repository, RepositoryID
 from lakebed.kv import Store
 from lakebed.lake import records_pb2 as pb
-from lakebed.lake.checksums import ALGORITHMS, Checksum, Digest, Proof, Scheme, fed, hashed_by
+from lakebed.lake.checksums import ALGORITHMS, Checksum, Digest, Proof, Scheme, hashed_by, tee
 from lakebed.lake.errors import InvalidParts, MultipartNotFound
 from lakebed.lake.model import DEFAULT_CONTENT_TYPE, check_metadata, check_path
 from lakebed.lake.multipart.records import (
@@ -170,7 +170,7 @@ class MultipartUploads:
         records = self._records(repository)
         upload = records.find_open(target).message
         digest = _digest_besides(upload, proof)
-        sent = chunks if digest is None else fed(chunks, [digest])
+        sent = chunks if digest is None else tee(chunks, [digest])
         part = self._send(repository, target, upload, number, hashed_by(proof, sent), size)
         stored = pb.MultipartPart(
             md5=part.md5,
@@ -325,5 +325,5 @@ def _checksum_text(upload: pb.MultipartUpload, digest: Digest | None, proof: Pro
     """Return the checksum of a part, as stored in its record."""
     if digest is not None:
         return str(Checksum.of(upload.checksum_algorithm, digest.digest()))
-    checksum = proof.proved() if proof is not None else None
+    checksum = proof.verified() if proof is not None else None
     return "" if checksum is None else str(checksum)

@@ -104,7 +104,7 @@ def diff_rows(left: TableVersion, right: TableVersion, keys: Sequence[str] = ())
             raise NotComparable(f"rows cannot be matched by {' and '.join(keys)}. {limit}")
         _compare_parts(found, left, right)
         return found
-    found.keys = list(keys) or _guess(left.table, right.table, shared)
+    found.keys = list(keys) or _find_key(left.table, right.table, shared)
     before, after = _rows(left.table, columns), _rows(right.table, columns)
     if not found.keys:
         _compare_whole(found, Counter(before), Counter(after))
@@ -165,14 +165,14 @@ def _rows_at_least(side: TableVersion) -> int:
     return side.table.num_rows if side.row_count is None else side.row_count
 
 
-def _guess(left: pa.Table, right: pa.Table, shared: list[str]) -> list[str]:
+def _find_key(left: pa.Table, right: pa.Table, shared: list[str]) -> list[str]:
     for name in shared:
-        if all(_tells_apart(table.column(name)) for table in (left, right)):
+        if all(_is_unique(table.column(name)) for table in (left, right)):
             return [name]
     return []
 
 
-def _tells_apart(column: pa.ChunkedArray) -> bool:
+def _is_unique(column: pa.ChunkedArray) -> bool:
     try:
         return len(column.unique()) == len(column) and column.null_count == 0
     except pa.ArrowException:

@@ -33,10 +33,10 @@ from lakebed.lake import records_pb2 as pb
 from lakebed.lake.commits import find_source
 from lakebed.lake.errors import PullBusy
 from lakebed.lake.keys import PULLS, PULLS_MERGING
-from lakebed.lake.pulls.model import UNDER_WAY
+from lakebed.lake.pulls.model import IN_PROGRESS
 from lakebed.lake.settings import CatalogSettings
 
-_BEATS_A_TIMEOUT: Final = 4
+_HEARTBEATS_PER_TIMEOUT: Final = 4
 
 _LOGGER: Final = logging.getLogger(__name__)
 
@@ -91,7 +91,7 @@ class LeasedPull(LeasedRecord[pb.PullRequest]):
         self.change(end)
 
     def _is_running(self, message: pb.PullRequest) -> bool:
-        return message.state in UNDER_WAY
+        return message.state in IN_PROGRESS
 
 
 class PullMerger:
@@ -103,7 +103,7 @@ class PullMerger:
         self._engine = engine
         self._store = store
         self._runtime = runtime
-        self._silence_seconds = settings.task_heartbeat_seconds
+        self._heartbeat_seconds = settings.task_heartbeat_seconds
         self._observed = Observations(runtime)
 
     def merge(
@@ -122,37 +122,37 @@ class PullMerger:
         found = record.message
         destination = self._engine.branches.get(repository, BranchID(found.destination_branch))
         self._announced(repository).set(record.name, pb.PullMerging())
-        held = LeasedPull(self._records(repository), record, self._runtime)
+        leased = LeasedPull(self._records(repository), record, self._runtime)
         try:
-            commit_id = self._take_up(repository, held, destination, request)
+            commit_id = self._take_up(repository, leased, destination, request)
         except NotBegun:
             raise
         except LeaseLostError:
             raise PullBusy(pull_id, "was taken over by another process") from None
         except Exception as error:
-            merged = self._recover(repository, held, record.name)
+            merged = self._recover(repository, leased, record.name)
             if merged is None:
                 raise
             _LOGGER.warning("pull request %s is merged despite an error: %s", pull_id, error)
             return merged
-        self._end(repository, held, record.name, commit_id)
+        self._end(repository, leased, record.name, commit_id)
         return commit_id
 
     def _take_up(
-        self, repository: Repository, held: LeasedPull, destination: Branch, request: MergeRequest
+        self, repository: Repository, leased: LeasedPull, destination: Branch, request: MergeRequest
     ) -> CommitID:
         """Merge a pull request with heartbeats, unless another process does."""
-        if not held.begin(destination):
+        if not leased.begin(destination):
             raise NotBegun
-        return held.keep_alive(
-            lambda: self._publish(repository, held, destination, request),
-            heartbeat_seconds=self._silence_seconds / _BEATS_A_TIMEOUT,
+        return leased.keep_alive(
+            lambda: self._publish(repository, leased, destination, request),
+            heartbeat_seconds=self._heartbeat_seconds / _HEARTBEATS_PER_TIMEOUT,
         )
 
     def _publish(
-        self, repository: Repository, held: LeasedPull, destination: Branch, request: MergeRequest
+        self, repository: Repository, leased: LeasedPull, destination: Branch, request: MergeRequest
     ) -> CommitID:
-        source = held.message.source_branch
+        source = leased.message.source_branch
         repository = self._engine.repositories.get_writable(repository.id)
         merged = self._engine.merger.merge(
             repository,
@@ -161,16 +161,16 @@ class PullMerger:
             request,
             source_ref=source,
             known=destination,
-            note=held.note,
+            note=leased.note,
         )
         return merged.id
 
     def _end(
-        self, repository: Repository, held: LeasedPull, name: bytes, commit_id: CommitID
+        self, repository: Repository, leased: LeasedPull, name: bytes, commit_id: CommitID
     ) -> None:
         """Record the merge, unless another process took over and did so."""
         try:
-            held.end(commit_id)
+            leased.end(commit_id)
         except LeaseLostError:
             return
         except LakebedError as error:
@@ -180,15 +180,15 @@ class PullMerger:
             return
         self._forget(repository, name)
 
-    def _recover(self, repository: Repository, held: LeasedPull, name: bytes) -> CommitID | None:
+    def _recover(self, repository: Repository, leased: LeasedPull, name: bytes) -> CommitID | None:
         """Determine whether the pull request is merged, after an error of this process."""
         with suppress(LakebedError):
             record = self._records(repository).find(name)
-            if record is not None and held.has_mark_of(record.message):
-                return self.settle(repository, record, at_once=True)
+            if record is not None and leased.has_mark_of(record.message):
+                return self.recover(repository, record, at_once=True)
         return None  # if the store is unavailable, the Cleaner recovers
 
-    def settle(
+    def recover(
         self, repository: Repository, record: Record[pb.PullRequest], *, at_once: bool = False
     ) -> CommitID | None:
         """End an interrupted merge; return the commit, or None if none was published.
@@ -197,25 +197,25 @@ class PullMerger:
         `at_once`, raises `PullBusy` if the process sends heartbeats, or another one was faster.
         """
         pull_id, found = record.name.decode(), record.message
-        if found.state not in UNDER_WAY:
+        if found.state not in IN_PROGRESS:
             return CommitID(found.merged_commit_id) if found.merged_commit_id else None
-        if not at_once and not self._is_silent(repository, record):
+        if not at_once and not self._is_dead(repository, record):
             raise PullBusy(pull_id, "is being merged")
-        held = LeasedPull(self._records(repository), record, self._runtime)
-        if not held.take_over():
+        leased = LeasedPull(self._records(repository), record, self._runtime)
+        if not leased.take_over():
             raise PullBusy(pull_id, "was changed concurrently")
-        commit_id = self._find_published(repository, held.message)
+        commit_id = self._find_published(repository, leased.message)
         try:
-            held.end(commit_id)
+            leased.end(commit_id)
         except LeaseLostError:
             raise PullBusy(pull_id, "was taken over by another process") from None
         if commit_id is not None:
             self._forget(repository, record.name)
         return commit_id
 
-    def settle_all(self, repository: Repository) -> int:
+    def recover_all(self, repository: Repository) -> int:
         """End the interrupted merges of a repository; return their number."""
-        settled = 0
+        recovered = 0
         for announced in list(self._announced(repository).scan_readable()):
             # Contended: the next pass retries.
             with suppress(PullBusy, PredicateFailed, TooManyTries):
@@ -224,12 +224,12 @@ class PullMerger:
                 except CorruptRecord as error:
                     _LOGGER.warning("the merge of a pull request is skipped: %s", error)
                     continue
-                if record is None or record.message.state not in UNDER_WAY:
+                if record is None or record.message.state not in IN_PROGRESS:
                     self._drop(repository, announced, record)
                 else:
-                    self.settle(repository, record)
-                    settled += 1
-        return settled
+                    self.recover(repository, record)
+                    recovered += 1
+        return recovered
 
     def _drop(
         self,
@@ -258,9 +258,9 @@ class PullMerger:
                 return self._engine.publisher.find_published(repository, branch, offered)
         return None
 
-    def _is_silent(self, repository: Repository, record: Record[pb.PullRequest]) -> bool:
+    def _is_dead(self, repository: Repository, record: Record[pb.PullRequest]) -> bool:
         name = repository.partition + record.name
-        is_dead = self._observed.is_dead(name, record.predicate, seconds=self._silence_seconds)
+        is_dead = self._observed.is_dead(name, record.predicate, seconds=self._heartbeat_seconds)
         if is_dead:
             self._observed.forget(name)
         return is_dead

@@ -35,7 +35,7 @@ class PullStatus(StrEnum):
     MERGED = "merged"
 
 
-UNDER_WAY: Final = frozenset({pb.PULL_STATE_MERGING, pb.PULL_STATE_REOPENING})
+IN_PROGRESS: Final = frozenset({pb.PULL_STATE_MERGING, pb.PULL_STATE_REOPENING})
 """States in which a process is about to change the state, or died before doing so."""
 
 _STATUSES: Final = {
@@ -68,7 +68,7 @@ class PullRequest:
         return cls(
             id=PullID(record.name.decode()),
             status=_STATUSES.get(found.state, PullStatus.OPEN),
-            is_merging=found.state in UNDER_WAY,
+            is_merging=found.state in IN_PROGRESS,
             title=found.title,
             description=found.description,
             author=found.author,

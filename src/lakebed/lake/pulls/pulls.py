@@ -22,7 +22,7 @@ from lakebed.lake.errors import InvalidPull, PullBusy, PullNotFound, PullStatusR
 from lakebed.lake.keys import PULLS, copy_of
 from lakebed.lake.pulls.merging import NotBegun, PullMerger
 from lakebed.lake.pulls.model import (
-    UNDER_WAY,
+    IN_PROGRESS,
     Outlook,
     PullID,
     PullRequest,
@@ -152,13 +152,13 @@ class Pulls:
                 self._set_status(pull_id, message, status)
 
         if status is not None:
-            self._end_cut_off_merge(repository, pull_id)
+            self._end_interrupted_merge(repository, pull_id)
         self._change(repository, pull_id, edit)
 
     def _set_status(self, pull_id: PullID, message: pb.PullRequest, status: PullStatus) -> None:
         if message.state == pb.PULL_STATE_MERGED:
             raise PullStatusRefused(f"pull request {pull_id} is already merged")
-        if message.state in UNDER_WAY:
+        if message.state in IN_PROGRESS:
             raise PullBusy(pull_id, "is being merged")
         if message.state != _STATES[status]:
             message.state = _STATES[status]
@@ -204,7 +204,7 @@ class Pulls:
         repository = self._engine.repositories.get(repository_id)
         named = replace(request, metadata={**request.metadata, PULL_REQUEST_KEY: pull_id})
         for _ in range(_TRIES):
-            merged = self._end_cut_off_merge(repository, pull_id)
+            merged = self._end_interrupted_merge(repository, pull_id)
             if merged is not None:
                 return merged
             record = self._find_open(repository, pull_id)
@@ -222,16 +222,16 @@ class Pulls:
             )
         return record
 
-    def _end_cut_off_merge(self, repository: Repository, pull_id: PullID) -> CommitID | None:
+    def _end_interrupted_merge(self, repository: Repository, pull_id: PullID) -> CommitID | None:
         """End an interrupted merge, if any; return the commit, or None if none was published."""
         record = self._find(repository, pull_id)
-        if record.message.state not in UNDER_WAY:
+        if record.message.state not in IN_PROGRESS:
             return None
-        return self._merger.settle(repository, record)
+        return self._merger.recover(repository, record)
 
     def clean(self, repository: Repository) -> int:
         """End the interrupted merges of a repository; return their number."""
-        return self._merger.settle_all(repository)
+        return self._merger.recover_all(repository)
 
     @traced("catalog.delete_merged_source")
     def delete_source(self, repository_id: RepositoryID, pull_id: PullID) -> str | None:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import Final
 
-from lakebed.lake.checksums import ALGORITHMS, Digest, MD5Digest, decoded
+from lakebed.lake.checksums import ALGORITHMS, Digest, MD5Digest, decode_base64
 from lakebed.server.s3.environ import Environ
 from lakebed.server.s3.errors import ErrorCode, S3Error
 
@@ -54,7 +54,7 @@ def expect_checksum(name: str, encoded: str) -> ExpectedChecksum:
         S3Error: `INVALID_REQUEST`: the algorithm is unknown, or the value is malformed.
     """
     digest = algorithm_of(name)()
-    value = decoded(encoded)
+    value = decode_base64(encoded)
     if value is None or len(value) != len(digest.digest()):
         raise not_a_checksum(name, encoded)
     mismatch = S3Error(ErrorCode.BAD_DIGEST, f"the body does not match the {name} of the request")
@@ -90,7 +90,7 @@ def expect_md5(encoded: str, digest: MD5Digest) -> ExpectedChecksum:
     Raises:
         S3Error: `INVALID_DIGEST`: the value is not an MD5 in base 64.
     """
-    value = decoded(encoded)
+    value = decode_base64(encoded)
     if value is None or len(value) != len(digest.digest()):
         raise S3Error(
             ErrorCode.INVALID_DIGEST,

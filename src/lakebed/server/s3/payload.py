@@ -86,7 +86,7 @@ class Payload(Iterable[bytes]):
     def __iter__(self) -> Iterator[bytes]:
         return self._pieces
 
-    def proved(self) -> Checksum | None:
+    def verified(self) -> Checksum | None:
         """Return the checksum sent by the client, or None; known after the last byte."""
         for name, value in self.checksums.items():
             return Checksum(name.removeprefix(HEADER_PREFIX), value)

@@ -51,4 +51,4 @@ def send(
 
 def is_success(status: int) -> bool:
     """Return whether a status is 2xx."""
-    return 200 <= status < 300  # noqa: PLR2004
+    return status in range(200, 300)

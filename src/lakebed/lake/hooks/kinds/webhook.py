@@ -37,4 +37,4 @@ def _with_query(url: str, query: list[tuple[str, str]]) -> str:
 
 
 def _is_redirect(status: int) -> bool:
-    return 300 <= status < 400  # noqa: PLR2004
+    return status in range(300, 400)

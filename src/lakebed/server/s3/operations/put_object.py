@@ -32,7 +32,7 @@ def handle(request: S3Request) -> S3Reply:
         invocation=request.invocation,
         proof=body,
     )
-    return S3Reply(headers={"ETag": etag(stored.checksum), **object_headers(body.proved())})
+    return S3Reply(headers={"ETag": etag(stored.checksum), **object_headers(body.verified())})
 
 
 def _accept_branch_folder(request: S3Request, branch: BranchID) -> S3Reply:

@@ -18,6 +18,7 @@ _MONTHS: Final = (
 )
 _DAYS: Final = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 _HALF_DAY: Final = 12
+_PIVOT_YEAR: Final = 69  # as in POSIX
 
 
 def _offset(moment: datetime, separator: str, *, utc: str = "") -> str:
@@ -105,7 +106,7 @@ def _assemble(read: dict[str, str]) -> datetime:
 
 def _full_year(short: str) -> int:
     year = int(short)
-    return 1900 + year if year >= 69 else 2000 + year  # noqa: PLR2004 - the rule of POSIX
+    return 1900 + year if year >= _PIVOT_YEAR else 2000 + year
 
 
 def _read_offset(written: str) -> tzinfo:

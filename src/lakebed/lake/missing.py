@@ -8,7 +8,7 @@ from lakebed.lake.model import ObjectStats
 from lakebed.lake.purge_marks import PurgeMarks
 
 
-def missing(engine: Engine, purge_marks: PurgeMarks, stats: ObjectStats) -> LakebedError:
+def missing_error(engine: Engine, purge_marks: PurgeMarks, stats: ObjectStats) -> LakebedError:
     """Return the error for an object missing from the storage.
 
     `Purged` if the object was purged, `CommitExpired` if its commit has expired, otherwise

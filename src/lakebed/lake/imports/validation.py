@@ -23,7 +23,7 @@ from lakebed.lake.imports.sources import ImportSource
 _ETAGS: Final = "^[!#-~]{1,256}$"
 
 
-def check_handed(tables: Iterable[pa.Table], sources: Sequence[ImportSource]) -> int:
+def check_entries(tables: Iterable[pa.Table], sources: Sequence[ImportSource]) -> int:
     """Check that an import of `sources` makes exactly these entries; return their number.
 
     Both arguments are sorted, by key and by destination. Raises `InvalidImport` for an entry that
