@@ -106,7 +106,7 @@ class Position:
     """The unread tokens of the branch `after`, the first token from `key` on."""
     key: bytes = b""
 
-    def encode(self) -> dict[str, Any]:
+    def encode(self) -> dict[str, object]:
         return {"after": self.after, "tokens": list(self.tokens), "key": self.key.hex()}
 
     @classmethod

@@ -114,7 +114,7 @@ class PurgeReport:
     """How to purge the objects of lakeFS that were found."""
     not_reached: tuple[str, ...] = NOT_REACHED
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, object]:
         return asdict(self)
 
 
@@ -129,7 +129,7 @@ class PurgeProgress:
     searches_again: str = ""
     """Start of the second search."""
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, object]:
         return asdict(self)
 
 

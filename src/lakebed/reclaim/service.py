@@ -4,7 +4,6 @@
 """
 
 from dataclasses import asdict
-from typing import Any
 
 from lakebed.base.ids import UniqueID
 from lakebed.base.leases import LeaseState
@@ -90,7 +89,7 @@ class OwnServer:
         self._parts = parts
         self._id = repository.id
 
-    def expire(self, unique_id: str, *, max_share: float, dry_run: bool) -> dict[str, Any]:
+    def expire(self, unique_id: str, *, max_share: float, dry_run: bool) -> dict[str, object]:
         done = self._parts.retention.expire(
             self._id, unique_id=UniqueID(unique_id), max_share=max_share, dry_run=dry_run
         )

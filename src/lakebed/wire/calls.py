@@ -42,10 +42,10 @@ class Endpoint:
     uploads: bool = False
     """Whether the body is an object, raw or in a form."""
     query: type[msgspec.Struct] | None = None
-    body: Any = None
+    body: object = None
     """Type of the JSON body, if any."""
     body_optional: bool = False
-    answer: Any = None
+    answer: object = None
     """Type of a JSON response."""
     media: str | None = None
     """Media type of other responses."""
@@ -69,7 +69,7 @@ class WireRequest(Generic[AnswerT_co]):
     """Unencoded segments of the path below the base path."""
     query: Mapping[str, Any]
     body: bytes | None
-    answer: Any
+    answer: object
     """Type of the response; strings and bytes are returned unchanged."""
 
 

@@ -21,7 +21,7 @@ import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 from lakebed.base.errors import LakebedError
 from lakebed.base.leases import RENEWALS, Lease, LeaseTable, heartbeat_thread
@@ -59,7 +59,7 @@ _RETRY_SECONDS: Final = 1.0
 class ServerSide(LeaseTable, Protocol):
     """The server's part of a run; `lakebed.clients.garbage.server` calls it by HTTP."""
 
-    def expire(self, unique_id: str, *, max_share: float, dry_run: bool) -> dict[str, Any]:
+    def expire(self, unique_id: str, *, max_share: float, dry_run: bool) -> dict[str, object]:
         """Mark and expire commits by the rules of the repository; return counts."""
 
     def prepare(self, unique_id: str) -> GCRunID:

@@ -9,8 +9,9 @@ by their ids.
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -195,7 +196,7 @@ class _ArrowJudging:
         new_ranges = self._new_ranges(known_ranges)
         self._read_all(new_ranges)
         old_ranges = self._read_old(new_ranges)
-        rows = self._judge_all()
+        rows = [row for batch in self._judge_all() for row in batch.to_pylist()]
         files = as_files(row["file"] for row in rows if row["file"] is not None)
         all_ranges = pa.table({"range_id": pa.chunked_array([*known_ranges.chunks, new_ranges])})
         return Findings(
@@ -309,7 +310,7 @@ class _ArrowJudging:
 
     # Verdicts
 
-    def _judge_all(self) -> list[dict[str, Any]]:
+    def _judge_all(self) -> Batches:
         """Judge all objects; return the files and the totals."""
         tables = self._tables
         write = write_judged(self._storage, self._judging.run_id)
@@ -324,7 +325,7 @@ class _ArrowJudging:
                 count=_LANES,
             ),
         )
-        return [row for batches in written for batch in batches for row in batch.to_pylist()]
+        return chain.from_iterable(written)
 
     def _labelled(self, parts: Parts) -> Batches:
         """Yield judged objects as input of `write_judged`."""
