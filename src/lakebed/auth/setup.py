@@ -35,6 +35,7 @@ from typing import Final, TypeVar
 from google.protobuf.message import Message
 
 from lakebed.auth import records_pb2 as pb
+from lakebed.auth.entities.base import TRIES
 from lakebed.auth.entities.credentials import AccessKeys
 from lakebed.auth.entities.keys import (
     AUTH,
@@ -49,7 +50,6 @@ from lakebed.auth.entities.keys import (
     USERS,
     pair,
 )
-from lakebed.auth.entities.named import TRIES
 from lakebed.auth.entities.names import check_name
 from lakebed.auth.entities.policies import statement_messages
 from lakebed.auth.entities.users import Users
@@ -122,7 +122,7 @@ class Setup:
             OutcomeUnknown: The setup may have succeeded. If not, another call can finish it.
         """
         check_name("user", user)
-        credential = self._credentials.draw(UserID(user), given)
+        credential = self._credentials.generate(UserID(user), given)
         for _ in range(TRIES):
             found = self._wait_for_others()
             attempt = self._claim(found, user, email, credential)

@@ -8,7 +8,7 @@
     _lakebed/gc/<repository uid>/runs/<run id>/manifest.json           `GCManifest`
     _lakebed/gc/<repository uid>/runs/<run id>/old-….parquet           `GC_SCHEMAS[OLD]`
     _lakebed/gc/<repository uid>/expired/<content id>.parquet          `GC_SCHEMAS[EXPIRED]`
-    _lakebed/gc/<repository uid>/marks/..                              `GCMark`
+    _lakebed/gc/<repository uid>/marks/..                              `GCMarker`
 
 A run begins with its `GCRun`. Open uploads and staged entries follow, page by page: a `GCPage` is
 written after its files, and lists them. The manifest comes last, and lists all files of the run. A
@@ -157,7 +157,7 @@ class GCManifest:
 
 
 @dataclass(frozen=True, slots=True)
-class GCMark:
+class GCMarker:
     """A storage marker just written by a server, to identify the storage."""
 
     storage_namespace: str

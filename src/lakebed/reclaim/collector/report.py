@@ -178,7 +178,7 @@ class Progress:
 
 
 @contextmanager
-def noting_failure(storage: Storage, run_id: GCRunID, executor: str) -> Iterator[Progress]:
+def recording_failure(storage: Storage, run_id: GCRunID, executor: str) -> Iterator[Progress]:
     """Write the reason to the storage if a run ends early; the error is raised."""
     progress = Progress()
     try:
