@@ -36,7 +36,7 @@ _COMMIT_REFERENCED: Final = pa.array([verdict.value for verdict in COMMIT_REFERE
 
 
 def saved_closed(saved: pa.Table, closed_before_us: int) -> pa.Table:
-    """Return the objects of closed partitions in the state: see `rules.looked_at`."""
+    """Return the objects of closed partitions in the state: see `rules.observed_objects`."""
     return saved.filter(_is_closed(saved, closed_before_us)).select(STORED_SCHEMA.names)
 
 
