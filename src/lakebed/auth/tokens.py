@@ -40,7 +40,6 @@ class TokenClaims:
     user_id: UserID
     unique_id: UniqueID
     access_key_id: AccessKeyID
-    """Access key of the login."""
     token_id: str
     """Random id of the token."""
     expires_at: int

@@ -124,7 +124,7 @@ class GCRun:
     left_alone: str = ""
     """Namespace in lakeFS with objects of the commits, if not adopted."""
     expired: tuple[GCFile, ...] = ()
-    """The expired commits, read before anything else: they reference nothing."""
+    """The expired commits, read before anything else: their references do not count."""
 
     @property
     def expired_ids(self) -> tuple[str, ...]:
@@ -152,7 +152,6 @@ class GCManifest:
     files: tuple[GCFile, ...]
 
     def of_kind(self, kind: GCFileKind) -> list[GCFile]:
-        """Return the files of one kind."""
         return [file for file in self.files if file.kind is kind]
 
 

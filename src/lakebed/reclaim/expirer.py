@@ -149,7 +149,7 @@ class Expirer:
         plan = self._plan(repository)
         if plan is None:
             return set()
-        return ids_of(plan.unkept) | set(plan.unmarked)
+        return _ids_of(plan.unkept) | set(plan.unmarked)
 
     def expire_again(self, repository: Repository, ids: Collection[CommitID]) -> set[CommitID]:
         """Expire again the commits that had expired in a later state of a restored database.
@@ -188,9 +188,9 @@ class Expirer:
             rescued=len(plan.rescued),
             waiting=len(plan.unkept) - len(plan.due),
             expired=len(plan.due),
-            by_branch=plan.by_branch(ids_of(plan.due)),
+            by_branch=plan.by_branch(_ids_of(plan.due)),
             next_by_branch=plan.by_branch(
-                (ids_of(plan.unkept) - ids_of(plan.due)) | set(plan.unmarked)
+                (_ids_of(plan.unkept) - _ids_of(plan.due)) | set(plan.unmarked)
             ),
             next_us=self._next_us(plan),
         )
@@ -201,7 +201,7 @@ class Expirer:
 
     def _next_us(self, plan: "_Plan") -> int:
         """Return when the first commit marked after a pass may expire."""
-        due = ids_of(plan.due)
+        due = _ids_of(plan.due)
         waiting = (mark for mark in plan.unkept if CommitID(mark.name.decode()) not in due)
         marked_us = [mark.message.marked_us for mark in waiting]
         if plan.unmarked:
@@ -301,8 +301,7 @@ class Expirer:
                 records.delete_if(found.name, found.predicate)
 
 
-def ids_of(marks: Collection[Mark]) -> set[CommitID]:
-    """Return the commits of some marks."""
+def _ids_of(marks: Collection[Mark]) -> set[CommitID]:
     return {CommitID(mark.name.decode()) for mark in marks}
 
 

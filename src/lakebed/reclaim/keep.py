@@ -53,12 +53,10 @@ class Scan:
 
     @cached_property
     def all_heads(self) -> frozenset[CommitID]:
-        """Heads of all branches."""
         return frozenset(head for _, head in self.heads)
 
     @cached_property
     def heads_of(self) -> frozenset[tuple[BranchID, CommitID]]:
-        """Pairs of branch and head."""
         return frozenset(self.heads)
 
 

@@ -99,7 +99,6 @@ class PurgeReport:
     objects: int
     bytes: int
     paths: Sample
-    """Paths selected by the query."""
     also_at: Sample
     """Other paths sharing the same bytes: their bytes are deleted, too."""
     same_content: Sample

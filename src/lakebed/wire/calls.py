@@ -50,7 +50,6 @@ class Endpoint:
     media: str | None = None
     """Media type of other responses."""
     headers: tuple[str, ...] = ()
-    """Request headers used."""
     statuses: tuple[int, ...] = ()
     """Other possible statuses."""
 
@@ -104,7 +103,6 @@ class BoundCall(Generic[P, AnswerT]):
         self._send = send
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> AnswerT:
-        """Send the request."""
         return self._send(self.call.request(*args, **kwargs))
 
 
@@ -153,7 +151,6 @@ class ApiCall(Generic[P, AnswerT]):
         return code.co_varnames[1 : code.co_argcount]
 
     def request(self, *args: P.args, **kwargs: P.kwargs) -> WireRequest[AnswerT]:
-        """Return a request for the operation."""
         given: dict[str, Any] = {**dict(zip(self._names, args, strict=False)), **kwargs}
         query, body = given.pop("query", None), given.pop("body", None)
         return WireRequest(

@@ -7,7 +7,7 @@ inherits nothing.
 **Deleting** takes three steps, since no write changes two keys:
 
 1. *Mark* the record as being deleted. From now on it is invisible. (If its relations were removed
-first, a user might temporarily lose a denying policy and still have an allowing one.)
+   first, a user might temporarily lose a denying policy and still have an allowing one.)
 2. *Prune*: remove the other keys with its unique id.
 3. Remove the record itself, by `delete_if` on the mark.
 

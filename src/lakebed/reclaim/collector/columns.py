@@ -145,7 +145,6 @@ class PartitionedTable:
         self._files: list[Path] = []
 
     def add(self, batches: Iterator[pa.RecordBatch]) -> None:
-        """Add the rows of all batches."""
         for batch in batches:
             with self._lock:
                 self._batches.append(batch.cast(self._schema))

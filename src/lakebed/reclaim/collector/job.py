@@ -286,7 +286,6 @@ class CollectorJob:
             self._note(f"Removed the files of {count} old runs")
 
     def _note(self, line: str) -> None:
-        """Report a step of the run."""
         _LOGGER.info("%s: %s", self._storage.namespace, line)
         self._say(line)
 

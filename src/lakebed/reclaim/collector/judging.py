@@ -19,11 +19,8 @@ class Judging:
     """Input of judging."""
 
     manifest: GCManifest
-    """The files prepared by the server."""
     state: GCState | None
-    """The state of the previous run."""
     times: ObservationTimes
-    """The times of this run."""
     optimized: bool
     """Whether to use the state instead of reading and listing everything."""
     quiet: bool
@@ -128,7 +125,6 @@ class Executor(Protocol):
     """Reads, lists and deletes for a run. All methods raise `LakebedError`."""
 
     name: str
-    """Name in reports."""
 
     def judge(self, judging: Judging) -> Findings:
         """Judge every object, and write the results.

@@ -99,9 +99,7 @@ class RunSummary:
     executor: str = "spark"
     """``spark``, ``arrow`` (the command itself) or `SERVER`."""
     counts: tuple[GCResultFile, ...] = ()
-    """Counts by branch."""
     swept: tuple[GCResultFile, ...] = ()
-    """Results of the deletions."""
     left_alone: str = ""
     """Namespace in lakeFS whose objects are kept until they are adopted."""
     commits: dict[str, Any] = field(default_factory=dict)
@@ -128,7 +126,6 @@ class RunSummary:
         )
 
     def _of_commits(self) -> str:
-        """Return the sentence on expired commits and the objects freed."""
         names = ("expired", "waiting", "marked") if self.dry_run else ("expired",)
         commits = sum(self.commits.get(name, 0) for name in names)
         if not commits:

@@ -106,11 +106,9 @@ class State:
     """Owners of the observed objects: the repository, and earlier repositories whose refs it
     restored."""
     began_us: int
-    """Start of the preparation."""
     closed_before_us: int
     """Partitions created earlier are closed."""
     commits: frozenset[str]
-    """The known commit records."""
     objects: Mapping[str, Judged]
     """By path; see `remembered`."""
     expired_ids: tuple[str, ...] = ()

@@ -51,7 +51,6 @@ class Tally:
         self._others = others
 
     def add(self, objects: int) -> None:
-        """Count some objects."""
         self._objects += objects
 
     def __str__(self) -> str:
