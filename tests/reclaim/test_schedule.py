@@ -113,7 +113,7 @@ def test_no_run_is_made_by_a_clock_that_is_days_ahead(
     server.services.reclaim.clocks.check = check  # type: ignore[method-assign]
     with pytest.raises(RunsFailed):
         server.later(48)
-    assert "seconds ahead of that of the storage" in caplog.text
+    assert "seconds ahead of the storage's" in caplog.text
     assert server.run_files() == {}
 
 
