@@ -217,7 +217,7 @@ class PreparedServer(GarbageServer):
     def renew_lease(self, holder: str) -> LeaseState:
         return LeaseState(holder, "", 3600.0)
 
-    def give_lease_back(self, holder: str, *, is_good: bool, next_us: int) -> None:
+    def end_run(self, holder: str, *, is_good: bool, next_us: int) -> None:
         pass
 
     def check_still_there(self, unique_id: str, run_id: GCRunID) -> None:

@@ -22,7 +22,7 @@ from lakebed.clients.ingest.plan import IngestSource
 from lakebed.clients.ingest.server import ImportReporter, Started
 from lakebed.formats import OWNER_PATH, Owner, encode_owner
 from lakebed.formats.boundaries import Breaks
-from lakebed.formats.gc_files import GCMark
+from lakebed.formats.gc_files import GCMarker
 from lakebed.reclaim.collector.spark import new_session
 from lakebed.wire.imports import ImportReport, ImportStatus
 
@@ -56,7 +56,7 @@ def import_on_spark(spark: SparkSession, folder: Path, objects: int) -> str:
     storage.block.put(namespace.address(OWNER_PATH), [owner])
     started = Started(
         id="id",
-        mark=GCMark(str(namespace), _UID, ""),
+        mark=GCMarker(str(namespace), _UID, ""),
         local_root=None,
         sources=(IngestSource(str(PLACE), is_prefix=True, destination=b"lake/"),),
         breaks=Breaks(),

@@ -193,7 +193,7 @@ def take_gc_lease(lake: Lake) -> None:
 
 
 def give_gc_lease_back(lake: Lake) -> None:
-    lake.reclaim.leases.give_back(REPOSITORY, "ann", is_good=True, next_us=1)
+    lake.reclaim.leases.end_run(REPOSITORY, "ann", is_good=True, next_us=1)
 
 
 def prepare_run(lake: Lake) -> None:

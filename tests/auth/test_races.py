@@ -20,7 +20,7 @@ from lakebed.auth import (
 from lakebed.auth import records_pb2 as pb
 from lakebed.auth.cache import ExpiringCache
 from lakebed.auth.entities.credentials import AccessKeys
-from lakebed.auth.entities.keys import AUTH, SETUP_NAME, pairs_of, parted
+from lakebed.auth.entities.keys import AUTH, SETUP_NAME, pair_prefix, split_pair
 from lakebed.auth.secrets import SecretBox
 from lakebed.auth.setup import Setup, _Attempt
 from lakebed.base.ids import new_unique_id
@@ -149,7 +149,7 @@ class TrustsNames(Memberships):
     ) -> tuple[dict[str, pb.User], dict[str, pb.Group]]:
         lefts, rights = super()._ends(chunk)
         for record in chunk:
-            left, right = parted(record.name)
+            left, right = split_pair(record.name)
             if left in lefts and right in rights:
                 lefts[left].unique_id = record.message.source_unique_id
                 rights[right].unique_id = record.message.target_unique_id
@@ -158,8 +158,8 @@ class TrustsNames(Memberships):
     def all_targets_of(
         self, left: str, unique_id: UniqueID, *, prefix: str = "", after: str = ""
     ) -> Iterator[Group]:
-        for record, _, message in self._alive(self._records.scan(prefix=pairs_of(left))):
-            yield self._target.entity(parted(record.name)[1], message)
+        for record, _, message in self._alive(self._records.scan(prefix=pair_prefix(left))):
+            yield self._target.entity(split_pair(record.name)[1], message)
 
     def prune_source(self, left: str, unique_id: UniqueID) -> None:
         """It dies before."""

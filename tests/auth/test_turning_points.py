@@ -22,7 +22,7 @@ from lakebed.auth.entities.keys import (
     USER_CREDENTIALS,
     USER_GROUPS,
     pair,
-    pairs_of,
+    pair_prefix,
 )
 from lakebed.base.runtime import ThreadRuntime
 from lakebed.kv import Store
@@ -277,6 +277,6 @@ def test_a_policy_that_moves_between_groups_is_not_missed() -> None:
         other.group_policies.add("first", "none")
         other.group_policies.remove("second", "none")
 
-    meanwhile.before("scan", GROUP_POLICIES.prefix + pairs_of("second"), move)
+    meanwhile.before("scan", GROUP_POLICIES.prefix + pair_prefix("second"), move)
     assert not may(slow, ann, READ)
     assert meanwhile.happened

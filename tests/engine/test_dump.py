@@ -43,7 +43,7 @@ from lakebed.formats import (
 from lakebed.kv import CorruptRecord, KVError, Store, open_store
 from lakebed.kv.drivers.memory import MemoryStore
 from lakebed.kv.records import Records
-from lakebed.reclaim.retention import RuleBook
+from lakebed.reclaim.retention import RetentionRecords
 from lakebed.testing.faults import FaultyStore, StoreCall, lost
 from tests.engine.histories import NO_METARANGE, RUNTIME, HistoryKit, Shape, shapes
 from tests.kit.rounds import rounds
@@ -175,7 +175,7 @@ def test_restored_commits_count_as_stored_by_the_restore() -> None:
     """Retention counts their days from then on, whenever rules were first set."""
     world = small()
     manifest, bare = world.dump(), world.make_repository("bare")
-    RuleBook(world.store, RUNTIME).counting_since_us(bare)
+    RetentionRecords(world.store, RUNTIME).counting_since_us(bare)
     began_us = now_us(RUNTIME)
     world.restore(manifest, bare)
     records = Records(world.store, COMMITS, bare.partition).scan()

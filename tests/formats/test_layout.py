@@ -5,7 +5,7 @@ from pathlib import Path
 
 import lakebed
 from lakebed.formats import DumpID, MetaRangeID, RangeID, layout
-from lakebed.formats.gc_files import GCMark, GCRunID
+from lakebed.formats.gc_files import GCMarker, GCRunID
 
 SOURCE = Path(lakebed.__path__[0])
 
@@ -20,7 +20,7 @@ def test_every_file_has_its_place() -> None:
     )
     assert layout.state_path("uid") == "_lakebed/gc/uid/state.json"
     assert layout.gc_path("uid", run, "run.json") == "_lakebed/gc/uid/runs/r1/run.json"
-    assert layout.mark_path(GCMark("s3://b/n", "uid", "beef")) == "_lakebed/gc/uid/marks/be"
+    assert layout.marker_path(GCMarker("s3://b/n", "uid", "beef")) == "_lakebed/gc/uid/marks/be"
     assert layout.gc_check_path("uid", "beef") == "_lakebed/gc/uid/checks/beef"
     assert layout.symlinks_folder("main") == "_lakebed/symlinks/main"
 

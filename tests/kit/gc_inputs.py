@@ -70,11 +70,11 @@ class RandomLook:
         self.saved = [row(one) for one in self.state.objects.values()]
         self.judged = list(
             rules.judge(
-                rules.looked_at(self.state, self.listed),
-                committed={*self.committed, *rules.saved_commit_named(self.state)},
+                rules.observed_objects(self.state, self.listed),
+                committed={*self.committed, *rules.saved_commit_referenced(self.state)},
                 held=set(self.held),
                 state=self.state,
-                look=LOOK,
+                times=LOOK,
             )
         )
         assert {one.verdict for one in self.judged} == set(Verdict)

@@ -10,8 +10,8 @@ from lakebed.clients.diagnostics.fsck import RepositoryCheck
 from lakebed.clients.diagnostics.records import Filter, shown_records
 from lakebed.clients.diagnostics.survey import Survey, Surveyor
 from lakebed.engine.staging.writer import if_absent
-from lakebed.reclaim.names import Names, StagedName
 from lakebed.reclaim.purge_search import PurgeQuery, PurgeSearch
+from lakebed.reclaim.references import References, StagedReference
 from tests.kit.lake import MAIN, REPOSITORY, Lake
 
 
@@ -31,8 +31,8 @@ def proposed(lake: Lake, before: str | None) -> Address:
 
 
 def test_an_explanation_names_it(lake: Lake, proposed: Address) -> None:
-    names = Names(lake.engine, lake.store, lake.repository, proposed)
-    assert list(names.staged()) == [StagedName(MAIN, b"a", is_replaced=False)]
+    names = References(lake.engine, lake.store, lake.repository, proposed)
+    assert list(names.staged()) == [StagedReference(MAIN, b"a", is_replaced=False)]
 
 
 def test_a_purge_finds_it(lake: Lake, proposed: Address, before: str | None) -> None:

@@ -29,7 +29,7 @@ def lake(tmp_path: Path) -> Iterator[GCLake]:
 
 def freed_by_branch(lake: GCLake, summary: RunSummary) -> dict[str, tuple[int, int]]:
     storage = open_storage(LocalServer(lake.lake), lake.settings)
-    counts = counts_by_branch(storage, summary.as_dict())
+    counts = counts_by_branch(storage, summary)
     freed = (each for each in counts if each["verdict"] == "freed")
     return {each["branch"]: (each["objects"], each["bytes"]) for each in freed}
 

@@ -26,13 +26,13 @@ def test_judging_and_what_comes_of_it(seed: int) -> None:
         [(one.path, one.size, one.born_us, one.made_us) for one in look.listed], STORED_SCHEMA
     )
     closed = columns.saved_closed(saved, look.state.closed_before_us).cast(STORED_SCHEMA)
-    named = columns.saved_commit_named(saved).cast(PATHS_SCHEMA)
+    named = columns.saved_commit_referenced(saved).cast(PATHS_SCHEMA)
     judged = columns.judge(
         pa.concat_tables([listed, closed]),
         committed=pa.concat_tables([paths(look.committed), named]),
         held=paths(look.held),
         found=columns.saved_found(saved),
-        look=LOOK,
+        times=LOOK,
     )
     assert sorted(judged.to_pylist(), key=lambda row: row["path"]) == sorted(
         table(look.rows, JUDGED_SCHEMA).to_pylist(), key=lambda row: row["path"]
@@ -52,7 +52,7 @@ def test_nothing_at_all() -> None:
         committed=nothing,
         held=nothing,
         found=FOUND_SCHEMA.empty_table(),
-        look=LOOK,
+        times=LOOK,
     )
     assert judged.num_rows == 0
     assert judged.schema == JUDGED_SCHEMA

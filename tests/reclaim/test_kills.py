@@ -80,9 +80,9 @@ class MortalServer(LocalServer):
         self.mortal.check()
         return super().take_lease(holder, over)
 
-    def give_lease_back(self, holder: str, *, is_good: bool, next_us: int) -> None:
+    def end_run(self, holder: str, *, is_good: bool, next_us: int) -> None:
         self.mortal.check()
-        super().give_lease_back(holder, is_good=is_good, next_us=next_us)
+        super().end_run(holder, is_good=is_good, next_us=next_us)
 
     def check_still_there(self, unique_id: str, run_id: GCRunID) -> None:
         self.mortal.check()

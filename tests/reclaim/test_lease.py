@@ -37,11 +37,11 @@ def new_lease(lake: Lake, *, is_patient: bool = False) -> RunLease:
 
 def test_one_at_a_time(lake: Lake) -> None:
     one, other = new_lease(lake), new_lease(lake)
-    with one.held():
+    with one.hold():
         one.check()
-        with pytest.raises(Busy), other.held():
+        with pytest.raises(Busy), other.hold():
             pass
-    with other.held():
+    with other.hold():
         other.check()
         with pytest.raises(Overtaken, match="taken over the lease"):
             one.check()
@@ -49,9 +49,9 @@ def test_one_at_a_time(lake: Lake) -> None:
 
 def test_a_holder_that_renews_is_not_taken_for_dead(lake: Lake) -> None:
     one, other = new_lease(lake), new_lease(lake)
-    with one.held():
+    with one.hold():
         for _ in range(5):
-            with pytest.raises(Busy), other.held():
+            with pytest.raises(Busy), other.hold():
                 pass
             lake.clock.ahead_seconds += LIFE * 0.9
             one.check()  # which renews it
@@ -64,7 +64,7 @@ def test_a_holder_that_renews_is_not_taken_for_dead(lake: Lake) -> None:
             sleep(seconds)
 
         lake.clock.sleep = renew_and_sleep  # type: ignore[method-assign]
-        with pytest.raises(Busy), renewing.held():
+        with pytest.raises(Busy), renewing.hold():
             pass
 
 
@@ -72,20 +72,20 @@ def test_a_dead_holder_is_followed_by_another(lake: Lake) -> None:
     server = LocalServer(lake)
     died = server.take_lease("died", "")
     other, patient = new_lease(lake), new_lease(lake, is_patient=True)
-    with pytest.raises(Busy), other.held():
+    with pytest.raises(Busy), other.hold():
         pass
     lake.clock.ahead_seconds += LIFE - 0.5
-    with pytest.raises(Busy), other.held():
+    with pytest.raises(Busy), other.hold():
         pass
     lake.clock.ahead_seconds += 0.5
-    with other.held():
+    with other.hold():
         # Whoever comes back from the dead sees it, and takes nothing from the other.
         assert server.renew_lease("died").holder != "died"
-        server.give_lease_back("died", is_good=True, next_us=5)
+        server.end_run("died", is_good=True, next_us=5)
         other.check()
     server.take_lease("died too", died.mark)
     before = lake.clock.now()
-    with patient.held():
+    with patient.hold():
         assert LIFE <= lake.clock.now() - before < LIFE + 5
 
 
@@ -93,13 +93,13 @@ def test_what_runs_leave(lake: Lake) -> None:
     leases = lake.reclaim.leases
     assert leases.last_run(REPOSITORY) == LastRun(0, 0, 0)
     lease = new_lease(lake)
-    with lease.held() as ending:
+    with lease.hold() as ending:
         ending.is_good, ending.next_us = True, 17
     good = leases.last_run(REPOSITORY)
     assert good.good_us == good.ended_us
     assert good.next_us == 17
     lake.clock.ahead_seconds += 60
-    with pytest.raises(ZeroDivisionError), lease.held():
+    with pytest.raises(ZeroDivisionError), lease.hold():
         _ = 1 / 0
     bad = leases.last_run(REPOSITORY)
     assert bad == replace(good, next_us=0, ended_us=bad.ended_us)
@@ -110,7 +110,7 @@ def test_it_is_renewed_while_a_run_works(tmp_path: Path) -> None:
     settings = CatalogSettings(task_heartbeat_seconds=0.03)
     with open_lake("memory", tmp_path, settings) as lake:
         lease, server = new_lease(lake), LocalServer(lake)
-        with lease.held():
+        with lease.hold():
             first = server.take_lease("another", "").mark
             for _ in range(10_000):
                 if server.take_lease("another", "").mark != first:
@@ -129,7 +129,7 @@ def test_a_run_whose_lease_is_lost_deletes_nothing(tmp_path: Path) -> None:
             def check_still_there(self, unique_id: str, run_id: object) -> None:
                 found = self.take_lease("another", "")
                 self.take_lease("another", found.mark)
-                self.give_lease_back("another", is_good=True, next_us=0)
+                self.end_run("another", is_good=True, next_us=0)
 
         with pytest.raises(Overtaken):
             lake.job(Slow(lake.lake)).run(CollectorOptions())

@@ -7,7 +7,7 @@ import pytest
 from lakebed.formats.gc_files import GCManifest, GCRun, GCRunID
 from lakebed.formats.object_paths import PARTITION_RANDOM_BYTES, new_partition
 from lakebed.reclaim.collector.executors.list import _open
-from lakebed.reclaim.collector.job import CollectorOptions, _look
+from lakebed.reclaim.collector.job import CollectorOptions, _observation_times
 
 BEGAN_US: Final = 10_000_000_000
 CUTOFF_US: Final = 9_000_000_000
@@ -43,7 +43,7 @@ MANIFEST: Final = GCManifest(
 def test_a_partition_is_closed_when_all_it_may_get_is_old_enough_to_be_judged(
     options: CollectorOptions, closed_before_us: int
 ) -> None:
-    assert _look(MANIFEST, options).closed_before_us == closed_before_us
+    assert _observation_times(MANIFEST, options).closed_before_us == closed_before_us
 
 
 def test_partitions_made_from_that_time_on_are_listed() -> None:

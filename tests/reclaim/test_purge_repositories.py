@@ -152,5 +152,5 @@ def test_a_slow_process_deletes_nothing_of_who_has_the_place_next(
 
 def test_a_repository_that_lives_or_never_was_has_left_nothing(lake: Lake) -> None:
     for name in (REPOSITORY, RepositoryID("never")):
-        with pytest.raises(NothingLeft, match="has left anything"):
+        with pytest.raises(NothingLeft, match="has data left to purge"):
             lake.reclaim.repository_purges.request(name)

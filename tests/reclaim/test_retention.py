@@ -97,7 +97,7 @@ def test_servers_are_told_that_expired_commits_leave_garbage(lake: Lake) -> None
 
     def put_off() -> None:
         leases.take(REPOSITORY, "a0")
-        leases.give_back(REPOSITORY, "a0", is_good=True, next_us=1 << 60)
+        leases.end_run(REPOSITORY, "a0", is_good=True, next_us=1 << 60)
 
     put_off()
     old_commit(lake)
@@ -160,7 +160,7 @@ def test_a_commit_of_an_older_version_counts_as_stored_when_its_age_was_first_as
 def test_more_commits_than_a_share_do_not_expire(
     lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(expirer, "BRAKE_COMMITS_MIN", 2)
+    monkeypatch.setattr(expirer, "UNCHECKED_COMMITS_MAX", 2)
     old_commit(lake)
     expire(lake)
     pass_days(lake, 1.1)
@@ -197,7 +197,7 @@ def test_rules_that_are_replaced_before_a_commit_expires_hold(
     old_commit(lake)
     expire(lake)
     pass_days(lake, 1.1)
-    carry_out = Expirer._carry_out
+    carry_out = Expirer._apply
 
     def replace_rules(self: Expirer, repository: Repository, plan: Any) -> None:
         if rules is None:
@@ -207,7 +207,7 @@ def test_rules_that_are_replaced_before_a_commit_expires_hold(
         carry_out(self, repository, plan)
 
     with monkeypatch.context() as patch:
-        patch.setattr(Expirer, "_carry_out", replace_rules)
+        patch.setattr(Expirer, "_apply", replace_rules)
         expire(lake)
     assert not list(lake.engine.marks.expired(lake.repository))
 
@@ -219,7 +219,7 @@ def test_rules_hold_although_the_process_that_set_them_died(
     old_commit(lake)
     expire(lake)
     pass_days(lake, 1.1)
-    carry_out, change = Expirer._carry_out, Records.change
+    carry_out, change = Expirer._apply, Records.change
 
     def change_and_die(self: Any, name: bytes, edit: Any) -> None:
         change(self, name, edit)
@@ -234,7 +234,7 @@ def test_rules_hold_although_the_process_that_set_them_died(
         carry_out(self, repository, plan)
 
     with monkeypatch.context() as patch:
-        patch.setattr(Expirer, "_carry_out", replace_rules)
+        patch.setattr(Expirer, "_apply", replace_rules)
         expire(lake)
     assert not list(lake.engine.marks.expired(lake.repository))
 

@@ -6,7 +6,7 @@ import pytest
 
 from lakebed.engine.errors import Invalid
 from lakebed.engine.model import BranchID, CommitID
-from lakebed.reclaim.keep import Scan, StoredCommit, fate_of, staying
+from lakebed.reclaim.keep import Scan, StoredCommit, commit_retention, kept_commits
 from lakebed.reclaim.retention import BranchRule, RetentionRules
 
 DAY_US = 86_400 * 1_000_000
@@ -40,9 +40,9 @@ def scan_of(
 
 def stays(days: Mapping[str, int], scan: Scan, default_days: int = 5) -> str:
     rules = RetentionRules(default_days, [BranchRule(name, each) for name, each in days.items()])
-    kept = staying(rules, scan)
+    kept = kept_commits(rules, scan)
     # What people are told is what is done.
-    told = (fate_of(each, rules, scan, None, expiring_us=0) for each in scan.commits)
+    told = (commit_retention(each, rules, scan, None, expiring_us=0) for each in scan.commits)
     assert {fate.commit_id for fate in told if fate.stays} == kept
     return "".join(sorted(kept))
 
@@ -120,7 +120,7 @@ def test_history_stays_as_in_lakefs(case: str) -> None:
 
 def test_without_rules_everything_stays() -> None:
     scan = scan_of({"a": 900, "b": (800, "a")}, {"main": "b"})
-    assert staying(None, scan) == {"a", "b"}
+    assert kept_commits(None, scan) == {"a", "b"}
 
 
 def test_what_is_named_stays_and_nothing_before_it() -> None:

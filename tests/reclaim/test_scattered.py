@@ -7,15 +7,20 @@ import pyarrow as pa
 import pytest
 
 from lakebed.base.runtime import ThreadRuntime
-from lakebed.reclaim.collector.columns import BUCKETS, Scattered, buckets_of, lanes_of
+from lakebed.reclaim.collector.columns import (
+    BUCKETS,
+    PartitionedTable,
+    buckets_of,
+    parallel_buckets,
+)
 from tests.kit.gc_inputs import path_of
 
 SCHEMA = pa.schema([pa.field("path", pa.string()), pa.field("number", pa.int64())])
 STRANGE = ("repos/", "repos/x/Ω", "repos/x/y/z\n")
 
 
-def scattered(folder: Path, name: str, budget_bytes: int) -> Scattered:
-    return Scattered(folder, name, SCHEMA, ThreadRuntime(), budget_bytes=budget_bytes)
+def scattered(folder: Path, name: str, budget_bytes: int) -> PartitionedTable:
+    return PartitionedTable(folder, name, SCHEMA, ThreadRuntime(), budget_bytes=budget_bytes)
 
 
 def batch(rows: list[tuple[str, int]]) -> pa.RecordBatch:
@@ -55,7 +60,7 @@ def test_lanes_share_out_all_buckets_among_threads(tmp_path: Path) -> None:
     tables = scattered(tmp_path, "one", 1), scattered(tmp_path, "other", 1 << 30)
     for table in tables:
         table.add(iter([batch([(path, 0) for path in paths])]))
-    lanes = ThreadRuntime().map_parallel(list, lanes_of(*tables, count=3))
+    lanes = ThreadRuntime().map_parallel(list, parallel_buckets(*tables, count=3))
     assert [len(lane) for lane in lanes] == [86, 85, 85]
     for one, other in (part for lane in lanes for part in lane):
         assert one.equals(other)
@@ -66,7 +71,7 @@ def test_lanes_share_out_all_buckets_among_threads(tmp_path: Path) -> None:
 def test_what_is_small_is_one_lane(tmp_path: Path) -> None:
     table = scattered(tmp_path, "small", 1 << 30)
     table.add(iter([batch([("repos/a", 1)])]))
-    ((part,),) = map(list, lanes_of(table, count=2))
+    ((part,),) = map(list, parallel_buckets(table, count=2))
     assert part[0].num_rows == 1
 
 

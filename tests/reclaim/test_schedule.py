@@ -24,7 +24,7 @@ from lakebed.reclaim.collector.job import CollectorJob, CollectorOptions
 from lakebed.reclaim.collector.on_arrow import ArrowExecutor
 from lakebed.reclaim.expirer import Clocks
 from lakebed.reclaim.retention import RetentionRules
-from lakebed.reclaim.schedule import RunsFailed, measure_age
+from lakebed.reclaim.schedule import RunsFailed, export_last_good
 from lakebed.reclaim.service import OwnServer
 from lakebed.server import quickstart
 from lakebed.server.app import open_services
@@ -113,7 +113,7 @@ def test_no_run_is_made_by_a_clock_that_is_days_ahead(
     server.services.reclaim.clocks.check = check  # type: ignore[method-assign]
     with pytest.raises(RunsFailed):
         server.later(48)
-    assert "seconds ahead of that of the storage" in caplog.text
+    assert "seconds ahead of the storage's" in caplog.text
     assert server.run_files() == {}
 
 
@@ -172,7 +172,7 @@ def test_quickstart_collects_as_soon_as_is_safe(tmp_path: Path) -> None:
 def test_nobody_can_put_it_off_for_ever(server: Server) -> None:
     leases = server.services.reclaim.leases
     leases.take(LAKE, "liar")
-    leases.give_back(LAKE, "liar", is_good=True, next_us=1 << 62)
+    leases.end_run(LAKE, "liar", is_good=True, next_us=1 << 62)
     assert server.later(0) == 1  # of the other repository
     assert server.later(24.5) == 1
     assert server.later(1.5) == 1
@@ -257,13 +257,13 @@ def test_a_repository_that_fails_does_not_stop_the_others(
     block = server.services.foundation.block
     with pytest.raises(RunsFailed, match="1 runs failed"):
         server.later(0)
-    assert "garbage of lake failed: missing_history" in caplog.text
+    assert "garbage collection of repository lake failed: missing_history" in caplog.text
     leases = server.services.reclaim.leases
     assert leases.last_run(LAKE).good_us == 0
     assert leases.last_run(OTHER).good_us > 0
 
     def age() -> float:
-        measure_age(server.services.reclaim, server.services.foundation.engine)
+        export_last_good(server.services.reclaim, server.services.foundation.engine)
         good = REGISTRY.get_sample_value("lakebed_gc_last_good_run_timestamp_seconds")
         assert good is not None
         return server.clock.now() - good
@@ -293,7 +293,7 @@ def test_a_damaged_record_does_not_stop_the_collection_of_others(
         server.later(0)
     leases = server.services.reclaim.leases
     assert leases.last_run(OTHER).good_us > 0
-    measure_age(server.services.reclaim, server.services.foundation.engine)
+    export_last_good(server.services.reclaim, server.services.foundation.engine)
 
 
 def test_commits_that_expire_are_collected_without_waiting_for_new_garbage(server: Server) -> None:

@@ -40,7 +40,7 @@ class DisagreementError(AssertionError):
 class Preparation:
     repository_uid: str
     repository_uids: frozenset[str]
-    look: ObservationTimes
+    times: ObservationTimes
     held: frozenset[str]
     commits: dict[int, frozenset[str]]
 
@@ -65,14 +65,14 @@ def prepare(world: GCWorld, process: Process) -> Generator[Pause, None, Preparat
     if uid is None or not is_active(world, uid):
         return None
     cutoff = began - MIN_AGE - SKEW
-    look = ObservationTimes(
+    times = ObservationTimes(
         began_us=began,
         ended_us=world.now + process.offset,
         cutoff_us=cutoff,
         closed_before_us=cutoff - PARTITION_OPEN,
         gap_us=GAP,
     )
-    return Preparation(uid, frozenset({uid, *adopted}), look, frozenset(held), commits)
+    return Preparation(uid, frozenset({uid, *adopted}), times, frozenset(held), commits)
 
 
 def is_active(world: GCWorld, repository_uid: str) -> bool:
@@ -142,7 +142,7 @@ class Collector:
         self.compare(candidates(clean), candidates(optimized))
         if self.meets_trouble() or not self.is_latest(states):
             return True  # a dry run, or another run was faster
-        deleted = yield from self.sweep(prepared, rules.due(clean, prepared.look))
+        deleted = yield from self.sweep(prepared, rules.due(clean, prepared.times))
         if self.meets_trouble() or not self.owns(prepared) or not self.is_latest(states):
             return False
         self.clean_state = self.advance(None, prepared, clean, deleted)
@@ -158,8 +158,8 @@ class Collector:
         if prepared is None or not self.owns(prepared) or self.world.links or self.world.multiparts:
             return False
         listed = yield from self.list_objects(prepared)
-        look = replace(prepared.look, cutoff_us=1 << 62)
-        judged = self.judge_clean(state, replace(prepared, look=look), listed)
+        times = replace(prepared.times, cutoff_us=1 << 62)
+        judged = self.judge_clean(state, replace(prepared, times=times), listed)
         again = yield from prepare(self.world, process)
         if again is None or (again.held, again.commits) != (prepared.held, prepared.commits):
             return False
@@ -176,13 +176,13 @@ class Collector:
         if self.world.random.random() < 0.8:
             return prepared
         more = self.world.random.randint(0, MIN_AGE)
-        look = prepared.look
-        look = replace(
-            look,
-            cutoff_us=look.cutoff_us - more,
-            closed_before_us=look.closed_before_us - more,
+        times = prepared.times
+        times = replace(
+            times,
+            cutoff_us=times.cutoff_us - more,
+            closed_before_us=times.closed_before_us - more,
         )
-        return replace(prepared, look=look)
+        return replace(prepared, times=times)
 
     def forget_state_of_others(self) -> None:
         if self.state_uid != self.world.repository_uid:
@@ -245,7 +245,7 @@ class Collector:
             committed=all_named(prepared),
             held=prepared.held,
             state=state,
-            look=prepared.look,
+            times=prepared.times,
         )
         return list(judged)
 
@@ -253,16 +253,16 @@ class Collector:
     def judge_optimized(
         state: State | None, prepared: Preparation, listed: dict[str, ScannedObject]
     ) -> list[Judged]:
-        looked = list(listed.values())
+        observed = list(listed.values())
         if state is not None and may_optimize(state, prepared):
-            in_open = [one for one in looked if not rules.is_closed(one, state)]
-            looked = list(rules.looked_at(state, in_open))
+            in_open = [one for one in observed if not rules.is_closed(one, state)]
+            observed = list(rules.observed_objects(state, in_open))
         judged = rules.judge(
-            looked,
+            observed,
             committed=optimized_named(state, prepared),
             held=prepared.held,
             state=state,
-            look=prepared.look,
+            times=prepared.times,
         )
         return list(judged)
 
@@ -276,7 +276,7 @@ class Collector:
             repository_uids=prepared.repository_uids,
             commits={str(number) for number in prepared.commits},
             state=state,
-            look=prepared.look,
+            times=prepared.times,
         )
 
     def compare(self, clean: list[Judged], optimized: list[Judged]) -> None:
@@ -299,7 +299,7 @@ class Collector:
 
 def may_optimize(state: State | None, prepared: Preparation) -> bool:
     return rules.may_optimize(
-        state, began_us=prepared.look.began_us, repository_uids=prepared.repository_uids
+        state, began_us=prepared.times.began_us, repository_uids=prepared.repository_uids
     )
 
 
@@ -311,7 +311,7 @@ def optimized_named(state: State | None, prepared: Preparation) -> set[str]:
     if state is None or not may_optimize(state, prepared):
         return all_named(prepared)
     new = [paths for number, paths in prepared.commits.items() if str(number) not in state.commits]
-    return set().union(*new) | rules.saved_commit_named(state)
+    return set().union(*new) | rules.saved_commit_referenced(state)
 
 
 def candidates(judged: list[Judged]) -> list[Judged]:

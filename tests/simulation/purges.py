@@ -62,14 +62,14 @@ class Purger:
 
     def note_searches(self) -> None:
         world, purges = self.process.world, self.process.reclaim.purges
-        look = purges._look
+        look = purges._search
 
         def look_and_note(*arguments: Any, **options: Any) -> Any:
             commits = world.onlooker.commits.list(world.repository)
             self.searched = {commit.id for commit in commits}
             return look(*arguments, **options)
 
-        purges._look = look_and_note  # type: ignore[method-assign]
+        purges._search = look_and_note  # type: ignore[method-assign]
 
 
 def copy(process: Process) -> None:

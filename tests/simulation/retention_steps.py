@@ -285,7 +285,7 @@ def operate_within_a_pass(operation: Operation, at: int, *, passes_before: int) 
     def happens() -> None:
         with suppress(LakebedError):
             operation(lake.other)
-            other._carry_out(lake.repository, stale)
+            other._apply(lake.repository, stale)
 
     lake.at = {at: happens}
     made = run(lake, partial(lake.first.reclaim.expirer.run, lake.repository, max_share=1.0))

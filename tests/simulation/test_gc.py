@@ -128,7 +128,7 @@ def with_look(
 ) -> None:
     def prepare(world: GCWorld, process: Process) -> Generator[Pause, None, Preparation | None]:
         prepared = yield from rightly(world, process)
-        return None if prepared is None else replace(prepared, look=change(prepared.look))
+        return None if prepared is None else replace(prepared, times=change(prepared.times))
 
     rightly = gc_collector.prepare
     monkeypatch.setattr(gc_collector, "prepare", prepare)

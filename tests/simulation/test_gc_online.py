@@ -38,22 +38,22 @@ def test_a_server_that_deletes_at_once_loses_data(
 
 
 def judge_by_columns(
-    looked: Iterator[ScannedObject],
+    observed: Iterator[ScannedObject],
     *,
     committed: AbstractSet[str],
     held: AbstractSet[str],
     state: State | None,
-    look: ObservationTimes,
+    times: ObservationTimes,
 ) -> Iterator[Judged]:
     """What `rules.judge` does, by the columns that a server uses."""
     before = state.objects.values() if state is not None else ()
     found = [(one.stored.path, one.found_us) for one in before if one.found_us is not None]
     judged = columns.judge(
-        _table(((one.path, one.size, one.born_us, one.made_us) for one in looked), STORED_SCHEMA),
+        _table(((one.path, one.size, one.born_us, one.made_us) for one in observed), STORED_SCHEMA),
         committed=_table(((path,) for path in committed), PATHS_SCHEMA),
         held=_table(((path,) for path in held), PATHS_SCHEMA),
         found=_table(iter(found), FOUND_SCHEMA),
-        look=look,
+        times=times,
     )
     for row in judged.to_pylist():
         stored = ScannedObject(row["path"], row["size"], row["born_us"], row["made_us"])

@@ -14,7 +14,7 @@ from lakebed.reclaim import expirer, keep
 from lakebed.reclaim.collector import columns, job
 from lakebed.reclaim.prepare import GCPreparation, StagedWalk
 from lakebed.reclaim.purge_search import PurgeSearch
-from lakebed.reclaim.retention import RuleBook
+from lakebed.reclaim.retention import RetentionRecords
 from lakebed.testing.simulation.explore import first_failure
 from tests.kit.rounds import rounds
 from tests.simulation import lifecycle
@@ -43,13 +43,13 @@ def test_the_scenario_reaches_what_it_is_about() -> None:
 
 def delete_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """The job deletes at its first look, whatever the age."""
-    look = job._look
+    look = job._observation_times
 
     def look_without_age(*arguments: Any) -> Any:
         found = look(*arguments)
         return replace(found, cutoff_us=found.ended_us)
 
-    monkeypatch.setattr(job, "_look", look_without_age)
+    monkeypatch.setattr(job, "_observation_times", look_without_age)
     monkeypatch.setattr(columns, "is_due", lambda judged, _look: columns.is_candidate(judged))
 
 
@@ -71,20 +71,20 @@ def judge_without_commits(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def expire_whatever_the_age(monkeypatch: pytest.MonkeyPatch) -> None:
     """Commits stay if refs name them, and not because of their age."""
-    monkeypatch.setattr(keep, "by_age", lambda *_args: {})
+    monkeypatch.setattr(keep, "kept_by_age", lambda *_args: {})
     monkeypatch.setattr(keep, "FLOOR_US", 0)
     monkeypatch.setattr(expirer, "FLOOR_US", 0)
 
 
 def go_by_the_old_rules(monkeypatch: pytest.MonkeyPatch) -> None:
     """A pass reads the rules once, and those who change them leave its marks alone."""
-    monkeypatch.setattr(RuleBook, "_begin_again", lambda *_args: None)
+    monkeypatch.setattr(RetentionRecords, "_begin_again", lambda *_args: None)
     first: dict[int, Any] = {}
 
     def by_the_first(rules: Any, scan: Any) -> Any:
-        return keep.staying(first.setdefault(id(scan), rules), scan)
+        return keep.kept_commits(first.setdefault(id(scan), rules), scan)
 
-    monkeypatch.setattr(expirer, "staying", by_the_first)
+    monkeypatch.setattr(expirer, "kept_commits", by_the_first)
 
 
 def name_without_a_look(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from lakebed.engine.model import CommitID
 from lakebed.reclaim.purge_search import PurgeSearch
-from lakebed.reclaim.purges import Purges, _Looked
+from lakebed.reclaim.purges import Purges, _SearchResult
 from lakebed.testing.simulation.explore import first_failure
 from tests.kit.rounds import rounds
 from tests.simulation import purges
@@ -40,16 +40,16 @@ def test_the_scenario_reaches_what_it_is_about() -> None:
 
 
 def test_a_purge_that_searches_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    look = Purges._look
+    look = Purges._search
 
     def look_once(
         self: Purges, repository: object, query: object, known: object, **until: int
-    ) -> _Looked:
+    ) -> _SearchResult:
         if known:
-            return _Looked()
+            return _SearchResult()
         return look(self, repository, query, known, **until)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(Purges, "_look", look_once)
+    monkeypatch.setattr(Purges, "_search", look_once)
     assert fails()
 
 
@@ -79,9 +79,9 @@ def test_a_purge_that_does_not_wait_for_commits_under_way(
     """Of the two passes, the second is left out."""
     make = Purges._pass
 
-    def once(self: Purges, *arguments: object) -> _Looked:
+    def once(self: Purges, *arguments: object) -> _SearchResult:
         if arguments[-1]:
-            return _Looked()
+            return _SearchResult()
         return make(self, *arguments)  # type: ignore[arg-type]
 
     monkeypatch.setattr(Purges, "_pass", once)

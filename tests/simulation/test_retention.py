@@ -156,7 +156,7 @@ def leave_copies_unchecked(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def expire_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """A commit expires after one scan."""
-    carry_out = Expirer._carry_out
+    carry_out = Expirer._apply
 
     def carry_out_at_once(self: Expirer, repository: Repository, plan: Any) -> None:
         carry_out(self, repository, plan)
@@ -164,7 +164,7 @@ def expire_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
             message = pb.Expiry(state=EXPIRED, expired_us=now_us(self._runtime))
             self._marks.records(repository).set(commit_id.encode(), message)
 
-    monkeypatch.setattr(Expirer, "_carry_out", carry_out_at_once)
+    monkeypatch.setattr(Expirer, "_apply", carry_out_at_once)
 
 
 def scan_before_marking(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -188,7 +188,7 @@ def adopt_late(monkeypatch: pytest.MonkeyPatch) -> None:
         scan = self._scan(repository)
         records = self._marks.records(repository).scan()
         marks = {CommitID(mark.name.decode()): mark for mark in records}
-        kept = keep.staying(rules, scan)
+        kept = keep.kept_commits(rules, scan)
         return expirer._Plan.make(marks, scan, kept, old_us=1 << 62)
 
     monkeypatch.setattr(Expirer, "_plan", plan_late)
@@ -213,14 +213,14 @@ def ignore_refs_being_created(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def forget_what_is_in_flight(monkeypatch: pytest.MonkeyPatch) -> None:
     """A commit that was stored long ago and not published yet does not stay."""
-    staying = keep.staying
+    kept_commits = keep.kept_commits
 
     def staying_without(rules: RetentionRules | None, scan: Scan) -> set[CommitID]:
         nowhere = BranchID("nowhere")
         commits = {name: replace(commit, branch=nowhere) for name, commit in scan.commits.items()}
-        return staying(rules, replace(scan, commits=commits))
+        return kept_commits(rules, replace(scan, commits=commits))
 
-    monkeypatch.setattr(expirer, "staying", staying_without)
+    monkeypatch.setattr(expirer, "kept_commits", staying_without)
 
 
 def read_marks_late(monkeypatch: pytest.MonkeyPatch, *, after_commits: bool) -> None:

@@ -16,7 +16,7 @@ from lakebed.block import BlockSettings, BlockStore, LocalSettings, open_block
 from lakebed.clients.garbage.server import GarbageServer
 from lakebed.engine.commits.requests import CommitRequest
 from lakebed.engine.model import BranchID
-from lakebed.formats.gc_files import GCFile, GCMark, GCRunID
+from lakebed.formats.gc_files import GCFile, GCMarker, GCRunID
 from lakebed.kv import Store, open_store
 from lakebed.lake.commits import HeadChanges
 from lakebed.reclaim.collector.job import CollectorJob, CollectorOptions
@@ -42,8 +42,8 @@ class LocalServer(GarbageServer):
     def close(self) -> None:
         pass
 
-    def mark(self) -> tuple[GCMark, Path | None]:
-        return self._lake.reclaim.storage_marks.leave(self._lake.name), None
+    def mark(self) -> tuple[GCMarker, Path | None]:
+        return self._lake.reclaim.storage_markers.leave(self._lake.name), None
 
     def min_age_seconds(self) -> int:
         return int(self._lake.settings.min_age_seconds)
@@ -81,9 +81,9 @@ class LocalServer(GarbageServer):
     def renew_lease(self, holder: str) -> LeaseState:
         return self._lake.reclaim.leases.renew(self._lake.name, holder)
 
-    def give_lease_back(self, holder: str, *, is_good: bool, next_us: int) -> None:
+    def end_run(self, holder: str, *, is_good: bool, next_us: int) -> None:
         leases = self._lake.reclaim.leases
-        leases.give_back(self._lake.name, holder, is_good=is_good, next_us=next_us)
+        leases.end_run(self._lake.name, holder, is_good=is_good, next_us=next_us)
 
     def write_commits(self, unique_id: str, run_id: GCRunID) -> None:
         gc = self._lake.reclaim.preparation

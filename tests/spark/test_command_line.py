@@ -13,7 +13,7 @@ from lakebed.clients import cli
 from lakebed.clients.cli.running import run
 from lakebed.clients.garbage.datasource import LakebedDataSource
 from lakebed.clients.garbage.server import GarbageServer
-from lakebed.formats.gc_files import GCMark
+from lakebed.formats.gc_files import GCMarker
 from lakebed.testing.servers.lakebed import LakebedServer
 from tests.spark.clients import Client, files, folder_of, root, sign_in
 
@@ -149,7 +149,7 @@ def test_a_server_on_another_machine(
     before = sorted(here.rglob("*"))
     rightly = GarbageServer.mark
 
-    def mark(self: GarbageServer) -> tuple[GCMark, Path | None]:
+    def mark(self: GarbageServer) -> tuple[GCMarker, Path | None]:
         found, there = rightly(self)
         assert there == root(sqlite_lakebed)
         return found, here

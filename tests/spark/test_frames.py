@@ -25,11 +25,11 @@ def test_judging_and_what_comes_of_it(spark: SparkSession) -> None:
     look = RandomLook(7)
     saved = spark.createDataFrame(look.saved, JUDGED)
     judged = frames.judge(
-        frames.looked_at(saved, listing(spark, look.listed), look.state.closed_before_us),
-        committed=paths(spark, look.committed).unionByName(frames.saved_commit_named(saved)),
+        frames.observed_objects(saved, listing(spark, look.listed), look.state.closed_before_us),
+        committed=paths(spark, look.committed).unionByName(frames.saved_commit_referenced(saved)),
         held=paths(spark, look.held),
         saved=saved,
-        look=LOOK,
+        times=LOOK,
     )
     assertDataFrameEqual(judged, spark.createDataFrame(look.rows, JUDGED))
     due = judged.where(frames.is_due(LOOK)).select("path").collect()
@@ -48,7 +48,7 @@ def test_nothing_at_all(spark: SparkSession) -> None:
         committed=spark.createDataFrame([], PATHS),
         held=spark.createDataFrame([], PATHS),
         saved=nothing,
-        look=LOOK,
+        times=LOOK,
     )
     assertSchemaEqual(judged.schema, JUDGED, ignoreNullable=True)
     assert judged.collect() == []

@@ -157,7 +157,7 @@ def test_optimized_runs_read_and_list_what_is_new(
     # commits, a range, an object.
     assert (clean.rows_read, look.rows_read) == (20 + 1 + 2, 21 + 0 + 3 + 2 + 1 + 1)
     lake.later()
-    monkeypatch.setattr(rules, "BRAKE_OBJECTS_MIN", 0)
+    monkeypatch.setattr(rules, "UNCHECKED_OBJECTS_MAX", 0)
     with pytest.raises(TooMuchGarbage, match="1 of 22 objects"):
         lake.run(CollectorOptions(max_share=0.01))
     assert held in lake.stored()

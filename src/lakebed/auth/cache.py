@@ -57,7 +57,7 @@ class ExpiringCache(Generic[KeyT, ValueT]):
 
         Raises:
             AuthenticationFailed: Loading failed, now or within the last seconds.
-            Exception: Any error of `load`.
+            Exception: As raised by `load`.
         """
         now = self._runtime.monotonic()
         entry = self._entries.get(key)

@@ -20,7 +20,7 @@ from lakebed.base.errors import LakebedError, NotFoundMixin
 
 
 class AuthError(LakebedError):
-    """Any error of users and permissions."""
+    """Base class of errors of users and permissions."""
 
     kind: ClassVar[str] = "auth"
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 from lakebed.auth import records_pb2 as pb
 from lakebed.auth.cache import AuthCacheSettings, ExpiringCache, ValueT
+from lakebed.auth.entities.base import TRIES, page_of
 from lakebed.auth.entities.credentials import AccessKeys
 from lakebed.auth.entities.groups import Groups
 from lakebed.auth.entities.keys import (
@@ -18,7 +19,6 @@ from lakebed.auth.entities.keys import (
     USER_POLICIES,
     USERS,
 )
-from lakebed.auth.entities.named import TRIES, page_of
 from lakebed.auth.entities.policies import Policies
 from lakebed.auth.entities.relations import Relations
 from lakebed.auth.entities.users import Users
@@ -256,13 +256,15 @@ class AuthService:
             if not rules.is_granted(permission, context):
                 raise Denied(identity.user_id, permission.action, permission.resource)
 
-    def test_of(self, identity: Identity, context: Context, action: str) -> Callable[[str], bool]:
+    def resource_filter(
+        self, identity: Identity, context: Context, action: str
+    ) -> Callable[[str], bool]:
         """Return a predicate for the resources on which a user may perform an action.
 
         It uses the current policies: for one listing, not for longer.
         """
         rules = self._rules.get((identity.user_id, identity.unique_id))
-        return rules.test_of(action, context)
+        return rules.resource_filter(action, context)
 
     def groups_of(self, identity: Identity) -> tuple[str, ...]:
         """Return the names of a user's groups."""

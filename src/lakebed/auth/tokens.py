@@ -6,7 +6,7 @@ ended the token. Times are compared with the clock of the `Runtime`.
 """
 
 from dataclasses import dataclass
-from typing import Any, Final, NewType
+from typing import Final, NewType
 
 import jwt
 
@@ -40,7 +40,6 @@ class TokenClaims:
     user_id: UserID
     unique_id: UniqueID
     access_key_id: AccessKeyID
-    """Access key of the login."""
     token_id: str
     """Random id of the token."""
     expires_at: int
@@ -87,11 +86,17 @@ class Tokens:
                 algorithms=_ACCEPTED,
                 audience=AUDIENCE,
                 issuer=ISSUER,
-                options=_OPTIONS,
+                # These times are compared with the clock of the runtime below.
+                options={
+                    "require": ["exp", "aud", "iss", *_TEXTS],
+                    "verify_exp": False,
+                    "verify_nbf": False,
+                    "verify_iat": False,
+                },
             )
             expires_at = int(claims["exp"])
             not_before = int(claims.get("nbf", 0))
-        # Any client may send any string as a token.
+        # Clients may send arbitrary strings as tokens.
         except (jwt.PyJWTError, ValueError, TypeError, OverflowError, RecursionError):
             raise AuthenticationFailed(NOT_OURS) from None
         texts = [claims[name] for name in _TEXTS]
@@ -105,10 +110,3 @@ class Tokens:
 
 
 _TEXTS: Final = ("sub", UNIQUE_ID_CLAIM, ACCESS_KEY_CLAIM, "jti")
-_OPTIONS: Final[Any] = {
-    "require": ["exp", "aud", "iss", *_TEXTS],
-    # `verify` compares these times with the clock of the runtime.
-    "verify_exp": False,
-    "verify_nbf": False,
-    "verify_iat": False,
-}

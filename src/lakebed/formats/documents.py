@@ -71,7 +71,7 @@ class _WrongField(ValueError):
     """A field is missing, or has the wrong type."""
 
 
-def _convert(value: Any, wanted: Any, name: str) -> Any:
+def _convert(value: object, wanted: Any, name: str) -> Any:
     """Convert a JSON value to the wanted type."""
     if isinstance(wanted, NewType):
         return _convert(value, wanted.__supertype__, name)
@@ -102,7 +102,7 @@ def _convert_fields(content: dict[str, Any], wanted: Any) -> Any:
     return wanted(**found)
 
 
-def _checked(value: Any, wanted: type, name: str) -> Any:
+def _checked(value: object, wanted: type[RecordT], name: str) -> RecordT:
     if type(value) is not wanted:
         found = type(value).__name__
         raise _WrongField(f"field {name} has type {found}, not {wanted.__name__}")

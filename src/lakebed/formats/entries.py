@@ -67,7 +67,7 @@ class Entry:
     key: bytes
     """Path in the repository."""
     identity: bytes
-    """Hash of the content, independent of its location: equal identities mean no change."""
+    """Fingerprint of the content, independent of its location: equal identities mean no change."""
     address: str
     address_type: AddressType
     size: int

@@ -16,7 +16,7 @@ from lakebed.base.errors import LakebedError
 
 
 class FormatError(LakebedError):
-    """Any error about the content of a file."""
+    """Base class of errors in the content of files."""
 
     kind: ClassVar[str] = "format"
 

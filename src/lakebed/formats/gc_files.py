@@ -8,7 +8,7 @@
     _lakebed/gc/<repository uid>/runs/<run id>/manifest.json           `GCManifest`
     _lakebed/gc/<repository uid>/runs/<run id>/old-….parquet           `GC_SCHEMAS[OLD]`
     _lakebed/gc/<repository uid>/expired/<content id>.parquet          `GC_SCHEMAS[EXPIRED]`
-    _lakebed/gc/<repository uid>/marks/..                              `GCMark`
+    _lakebed/gc/<repository uid>/marks/..                              `GCMarker`
 
 A run begins with its `GCRun`. Open uploads and staged entries follow, page by page: a `GCPage` is
 written after its files, and lists them. The manifest comes last, and lists all files of the run. A
@@ -124,7 +124,7 @@ class GCRun:
     left_alone: str = ""
     """Namespace in lakeFS with objects of the commits, if not adopted."""
     expired: tuple[GCFile, ...] = ()
-    """The expired commits, read before anything else: they reference nothing."""
+    """The expired commits, read before anything else: their references do not count."""
 
     @property
     def expired_ids(self) -> tuple[str, ...]:
@@ -152,12 +152,11 @@ class GCManifest:
     files: tuple[GCFile, ...]
 
     def of_kind(self, kind: GCFileKind) -> list[GCFile]:
-        """Return the files of one kind."""
         return [file for file in self.files if file.kind is kind]
 
 
 @dataclass(frozen=True, slots=True)
-class GCMark:
+class GCMarker:
     """A storage marker just written by a server, to identify the storage."""
 
     storage_namespace: str

@@ -118,14 +118,12 @@ class GCState:
     objects_open: int
     """Number of objects in open partitions."""
     commits: tuple[GCFile, ...]
-    """The known commit records."""
     files: tuple[GCResultFile, ...]
     expired_ids: tuple[str, ...] = ()
     """The set of expired commits used by the run; see `GCRun`."""
 
     @property
     def objects(self) -> int:
-        """Number of objects."""
         return self.objects_closed + self.objects_open
 
 

@@ -26,7 +26,7 @@ from typing import Final
 
 from lakebed.formats.documents import load_json, read_record
 from lakebed.formats.errors import ForeignFile, FormatTooNew
-from lakebed.formats.gc_files import GCMark, GCRunID
+from lakebed.formats.gc_files import GCMarker, GCRunID
 from lakebed.formats.metaranges import MetaRangeID, RangeID
 from lakebed.formats.refs import DumpID
 
@@ -72,7 +72,7 @@ def gc_path(unique_id: str, run_id: GCRunID, name: str) -> str:
     return f"{gc_run_folder(unique_id, run_id)}/{name}"
 
 
-def mark_path(mark: GCMark) -> str:
+def marker_path(mark: GCMarker) -> str:
     """Return the path of a storage marker: one of 256, at random."""
     return f"{_gc_folder(mark.unique_id)}/marks/{mark.nonce[:2]}"
 

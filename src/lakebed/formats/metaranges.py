@@ -105,9 +105,7 @@ class RangeRef:
 
     range_id: RangeID
     min_key: bytes
-    """Its first key."""
     max_key: bytes
-    """Its last key."""
     count: int
     """Number of entries; at least one."""
     size_bytes: int
@@ -126,7 +124,6 @@ class MetaRange:
 
     @property
     def count(self) -> int:
-        """Number of entries."""
         return sum(ref.count for ref in self.refs)
 
     def position(self, key: bytes, start: int = 0) -> int:

@@ -104,7 +104,6 @@ class DumpManifest:
     files: tuple[DumpFile, ...]
 
     def of_kind(self, kind: RefKind) -> list[DumpFile]:
-        """Return the files of one kind."""
         return [file for file in self.files if file.kind is kind]
 
     def rows(self, kind: RefKind) -> int:

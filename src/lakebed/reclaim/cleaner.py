@@ -88,8 +88,8 @@ from lakebed.kv.records import MessageT, Record, Records
 class _Sighting:
     first_seconds: float
     empty_scans: int = 0
-    fresh: bool = True
-    """Whether the record was seen since the last `FirstSeen.forget_the_rest`."""
+    is_seen: bool = True
+    """Whether the record was seen since the last `FirstSeen.forget_unseen`."""
 
 
 class FirstSeen:
@@ -103,7 +103,7 @@ class FirstSeen:
         """Return how long ago this process first saw a record; 0 on the first sighting."""
         now = self._runtime.monotonic()
         sighting = self._first_seen.setdefault(version, _Sighting(now))
-        sighting.fresh = True
+        sighting.is_seen = True
         return now - sighting.first_seconds
 
     def note_scan(self, version: Version, *, found: int) -> int:
@@ -116,11 +116,11 @@ class FirstSeen:
         """Forget a record, so that its next sighting is its first."""
         self._first_seen.pop(version, None)
 
-    def forget_the_rest(self) -> None:
+    def forget_unseen(self) -> None:
         """Forget the records not seen since the last call."""
-        kept = {version: seen for version, seen in self._first_seen.items() if seen.fresh}
+        kept = {version: seen for version, seen in self._first_seen.items() if seen.is_seen}
         for sighting in kept.values():
-            sighting.fresh = False
+            sighting.is_seen = False
         self._first_seen = kept
 
 
@@ -207,7 +207,7 @@ class Cleaner:
             self._end_repositories(counts)
             self._clean_deleted(counts)
             self._clean_dropped(counts)
-            self._first_seen.forget_the_rest()
+            self._first_seen.forget_unseen()
         except LeaseLostError:
             _LOGGER.warning("another process took over the cleaner's lease")
             counts.ran = False

@@ -56,14 +56,21 @@ from lakebed.kv import ABSENT, PredicateFailed, Store
 from lakebed.kv.records import Record, Records
 from lakebed.lake.errors import ClocksDiffer
 from lakebed.lake.settings import CatalogSettings
-from lakebed.reclaim.keep import FLOOR_US, Fate, Scan, StoredCommit, fate_of, staying
-from lakebed.reclaim.retention import RetentionRules, RuleBook
+from lakebed.reclaim.keep import (
+    FLOOR_US,
+    CommitRetention,
+    Scan,
+    StoredCommit,
+    commit_retention,
+    kept_commits,
+)
+from lakebed.reclaim.retention import RetentionRecords, RetentionRules
 from lakebed.reclaim.runs import GCLeases
 
 _LOGGER: Final = logging.getLogger(__name__)
 
 LEASE_SECONDS: Final = 60.0
-BRAKE_COMMITS_MIN: Final = 1000
+UNCHECKED_COMMITS_MAX: Final = 1000
 """Up to this number of commits expire regardless of their share."""
 
 
@@ -98,7 +105,7 @@ class Expirer:
         store: Store,
         runtime: Runtime,
         marks: Marks,
-        rules: RuleBook,
+        rules: RetentionRecords,
         *,
         expiring_seconds: float,
     ) -> None:
@@ -125,12 +132,14 @@ class Expirer:
         finally:
             records.release_lease(lease.holder)
 
-    def look_at(self, repository: Repository, ids: Collection[CommitID]) -> list[Fate]:
+    def retention_of(
+        self, repository: Repository, ids: Collection[CommitID]
+    ) -> list[CommitRetention]:
         """Return why each commit in `ids` stays or expires; leave out missing commits."""
         marks = self._marks.find_all(repository, list(ids))
         scan, rules = self._scan(repository), self._rules.find(repository)
         return [
-            fate_of(each, rules, scan, marks.get(each), expiring_us=self._expiring_us)
+            commit_retention(each, rules, scan, marks.get(each), expiring_us=self._expiring_us)
             for each in ids
             if each in scan.commits
         ]
@@ -140,7 +149,7 @@ class Expirer:
         plan = self._plan(repository)
         if plan is None:
             return set()
-        return ids_of(plan.unkept) | set(plan.unmarked)
+        return _ids_of(plan.unkept) | set(plan.unmarked)
 
     def expire_again(self, repository: Repository, ids: Collection[CommitID]) -> set[CommitID]:
         """Expire again the commits that had expired in a later state of a restored database.
@@ -150,7 +159,7 @@ class Expirer:
         no mark, so that garbage collection keeps the rest of their data.
         """
         before = self._read_marks(repository)
-        self._carry_out(repository, _Plan(unmarked=[each for each in ids if each not in before]))
+        self._apply(repository, _Plan(unmarked=[each for each in ids if each not in before]))
         marks = self._read_marks(repository)
         heads, others = self._read_refs(repository, now_us(self._runtime))
         in_use = {commit_id for _, commit_id in heads} | {CommitID(each) for each in others}
@@ -160,7 +169,7 @@ class Expirer:
             rescued=[mark for each, mark in expiring if each in in_use],
             due=[mark for each, mark in expiring if each not in in_use],
         )
-        self._carry_out(repository, plan)
+        self._apply(repository, plan)
         return in_use & set(ids)
 
     def _read_marks(self, repository: Repository) -> dict[CommitID, Mark]:
@@ -171,7 +180,7 @@ class Expirer:
         plan = self._plan(repository)
         if plan is None:
             return Expiry(ran=False)
-        if len(plan.due) > max(BRAKE_COMMITS_MIN, max_share * plan.commits):
+        if len(plan.due) > max(UNCHECKED_COMMITS_MAX, max_share * plan.commits):
             raise TooManyExpire(len(plan.due), plan.commits, max_share)
         report = Expiry(
             commits=plan.commits,
@@ -179,20 +188,20 @@ class Expirer:
             rescued=len(plan.rescued),
             waiting=len(plan.unkept) - len(plan.due),
             expired=len(plan.due),
-            by_branch=plan.by_branch(ids_of(plan.due)),
+            by_branch=plan.by_branch(_ids_of(plan.due)),
             next_by_branch=plan.by_branch(
-                (ids_of(plan.unkept) - ids_of(plan.due)) | set(plan.unmarked)
+                (_ids_of(plan.unkept) - _ids_of(plan.due)) | set(plan.unmarked)
             ),
             next_us=self._next_us(plan),
         )
         if not dry_run:
-            self._carry_out(repository, plan)
+            self._apply(repository, plan)
             _LOGGER.info("expired commits of %s: %s", repository.id, report)
         return report
 
     def _next_us(self, plan: "_Plan") -> int:
         """Return when the first commit marked after a pass may expire."""
-        due = ids_of(plan.due)
+        due = _ids_of(plan.due)
         waiting = (mark for mark in plan.unkept if CommitID(mark.name.decode()) not in due)
         marked_us = [mark.message.marked_us for mark in waiting]
         if plan.unmarked:
@@ -210,10 +219,10 @@ class Expirer:
         restored = Records(self._store, RESTORED, repository.partition).find(RESTORED_NAME)
         if restored is not None and not restored.message.finished:
             return None
-        kept = staying(rules, scan) | staying(self._rules.find(repository), scan)
+        kept = kept_commits(rules, scan) | kept_commits(self._rules.find(repository), scan)
         return _Plan.make(marks, scan, kept, scan.began_us - self._expiring_us)
 
-    def _carry_out(self, repository: Repository, plan: "_Plan") -> None:
+    def _apply(self, repository: Repository, plan: "_Plan") -> None:
         records = self._marks.records(repository)
 
         def mark(commit_id: CommitID) -> None:
@@ -261,11 +270,11 @@ class Expirer:
             if message.state == LIVE:
                 heads.append((BranchID(branch.name.decode()), CommitID(message.commit_id)))
             else:
-                self._end_dead(branches, branch, began_us)
+                self._delete_stale_creation(branches, branch, began_us)
                 named.add(message.commit_id)
         tags = Records(self._store, TAGS, repository.partition)
         for tag in tags.scan():
-            self._end_dead(tags, tag, began_us)
+            self._delete_stale_creation(tags, tag, began_us)
             named.add(tag.message.commit_id)
         return heads, named
 
@@ -279,7 +288,7 @@ class Expirer:
             for record in Records(self._store, COMMITS, repository.partition).scan()
         }
 
-    def _end_dead(
+    def _delete_stale_creation(
         self,
         records: Records[pb.Branch] | Records[pb.Tag],
         found: Record[pb.Branch] | Record[pb.Tag],
@@ -292,8 +301,7 @@ class Expirer:
                 records.delete_if(found.name, found.predicate)
 
 
-def ids_of(marks: Collection[Mark]) -> set[CommitID]:
-    """Return the commits of some marks."""
+def _ids_of(marks: Collection[Mark]) -> set[CommitID]:
     return {CommitID(mark.name.decode()) for mark in marks}
 
 
@@ -375,7 +383,7 @@ class Retention:
     def __init__(
         self,
         engine: Engine,
-        rules: RuleBook,
+        rules: RetentionRecords,
         expirer: Expirer,
         leases: GCLeases,
         clocks: Clocks,

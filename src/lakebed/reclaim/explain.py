@@ -25,8 +25,8 @@ from lakebed.lake.multipart.records import may_finish as may_finish_multipart
 from lakebed.lake.purge_marks import PurgeMarks
 from lakebed.lake.settings import CatalogSettings
 from lakebed.reclaim.expirer import Expirer
-from lakebed.reclaim.keep import Fate
-from lakebed.reclaim.names import Names
+from lakebed.reclaim.keep import CommitRetention
+from lakebed.reclaim.references import References
 from lakebed.reclaim.runs import GCFindings, GCRuns
 
 Verdict = Literal["kept", "going", "gone"]
@@ -76,9 +76,13 @@ class Explanations:
         """
         repository = self._engine.repositories.get(repository_id)
         commit = self._engine.resolver.commit(repository, ref)
-        (fate,) = self._expirer.look_at(repository, [commit.id])
-        verdict: Verdict = "gone" if fate.expired_us else "kept" if fate.stays else "going"
-        return Explanation(f"commit {commit.id}", verdict, [*self._of_fate(repository, fate)])
+        (retention,) = self._expirer.retention_of(repository, [commit.id])
+        verdict: Verdict = (
+            "gone" if retention.expired_us else "kept" if retention.stays else "going"
+        )
+        return Explanation(
+            f"commit {commit.id}", verdict, [*self._of_retention(repository, retention)]
+        )
 
     @traced("catalog.explain_object")
     def object(self, repository_id: RepositoryID, ref: str, path: bytes) -> Explanation:
@@ -109,14 +113,16 @@ class Explanations:
     def _of_address(
         self, repository: Repository, address: Address, shown_by: CommitID | None
     ) -> Explanation:
-        stranger = self._of_stranger(repository, address)
-        if stranger is not None:
-            return Explanation(str(address), "kept", [stranger])
-        names = Names(self._engine, self._store, repository, address)
+        foreign = self._of_foreign(repository, address)
+        if foreign is not None:
+            return Explanation(str(address), "kept", [foreign])
+        references = References(self._engine, self._store, repository, address)
         reasons = [*self._of_purge(address)]
-        kept = [*self._of_uploads(names), *self._of_staged(names)]
+        kept = [*self._of_uploads(references), *self._of_staged(references)]
         stored = self._stored(address)
-        verdict, committed = self._of_commits(repository, names, shown_by, is_gone=stored is None)
+        verdict, committed = self._of_commits(
+            repository, references, shown_by, is_gone=stored is None
+        )
         if stored is None:
             path = _path(repository, address)
             reasons += [
@@ -129,7 +135,7 @@ class Explanations:
             reasons += self._of_garbage(repository, stored)
         return Explanation(str(address), "kept" if kept else verdict, reasons)
 
-    def _of_stranger(self, repository: Repository, address: Address) -> str | None:
+    def _of_foreign(self, repository: Repository, address: Address) -> str | None:
         """Return why garbage collection never touches an object, or None if it may."""
         if repository.has_adopted(str(address)):
             return None
@@ -155,8 +161,8 @@ class Explanations:
                 f" {mark.reason}."
             )
 
-    def _of_uploads(self, names: Names) -> Iterator[str]:
-        upload, settings, now = names.upload(), self._settings, self._runtime.now()
+    def _of_uploads(self, references: References) -> Iterator[str]:
+        upload, settings, now = references.upload(), self._settings, self._runtime.now()
         if isinstance(upload, pb.Link) and may_finish_link(upload, settings, now):
             yield (
                 f"Its address was issued for {quoted(upload.path)} on branch {upload.branch} and is"
@@ -169,8 +175,8 @@ class Explanations:
                 " finished: retained until the upload is completed or ended (`lakebed gc uploads`)."
             )
 
-    def _of_staged(self, names: Names) -> Iterator[str]:
-        for name in names.staged():
+    def _of_staged(self, references: References) -> Iterator[str]:
+        for name in references.staged():
             if name.is_replaced:
                 yield (
                     f"A staged write to {quoted(name.path)} on branch {name.branch} replaced it:"
@@ -180,7 +186,12 @@ class Explanations:
                 yield f"It is staged on branch {name.branch} as {quoted(name.path)}: retained."
 
     def _of_commits(
-        self, repository: Repository, names: Names, shown_by: CommitID | None, *, is_gone: bool
+        self,
+        repository: Repository,
+        references: References,
+        shown_by: CommitID | None,
+        *,
+        is_gone: bool,
     ) -> tuple[Verdict, list[str]]:
         """Find a commit that references an object, preferably a kept commit.
 
@@ -206,7 +217,7 @@ class Explanations:
             return refused, commit.id in expired, commit.id in unkept, *later, commit.stored_us
 
         commits = sorted(self._engine.commits.list(repository), key=order)
-        found = names.committed(commits, skew_us=to_us(self._settings.skew_seconds))
+        found = references.committed(commits, skew_us=to_us(self._settings.skew_seconds))
         if found is None:
             return "going", []
         commit, path = found
@@ -217,11 +228,11 @@ class Explanations:
         ]
         if is_gone and commit.id not in expired:
             return "going", reasons
-        (fate,) = self._expirer.look_at(repository, [commit.id])
-        reasons += [f"Of that commit: {each}" for each in self._of_fate(repository, fate)]
-        if fate.expired_us:
+        (retention,) = self._expirer.retention_of(repository, [commit.id])
+        reasons += [f"Of that commit: {each}" for each in self._of_retention(repository, retention)]
+        if retention.expired_us:
             return "going", [*reasons, "No unexpired commit references it."]
-        if not fate.stays:
+        if not retention.stays:
             reasons.append(
                 "No kept commit references it: it becomes garbage when this commit expires."
             )
@@ -266,54 +277,56 @@ class Explanations:
 
     # Commits
 
-    def _of_fate(self, repository: Repository, fate: Fate) -> Iterator[str]:
-        if fate.expired_us:
-            yield f"It expired permanently on {_day(fate.expired_us)}: no rule kept it."
+    def _of_retention(self, repository: Repository, retention: CommitRetention) -> Iterator[str]:
+        if retention.expired_us:
+            yield f"It expired permanently on {_day(retention.expired_us)}: no rule kept it."
             return
-        yield from self._kept_by(repository, fate)
-        if fate.stays and fate.marked_us:
+        yield from self._kept_by(repository, retention)
+        if retention.stays and retention.marked_us:
             yield (
-                f"It was marked on {_day(fate.marked_us)}, when no rule kept it: the next run"
+                f"It was marked on {_day(retention.marked_us)}, when no rule kept it: the next run"
                 " removes the mark."
             )
-        elif fate.marked_us:
+        elif retention.marked_us:
             yield (
-                f"No rule keeps it. It was marked on {_day(fate.marked_us)}, and expires with the"
-                f" first run after {_day(fate.marked_us + fate.expiring_us)}, unless a branch or"
-                " a tag is created there."
+                f"No rule keeps it. It was marked on {_day(retention.marked_us)}, and expires with"
+                f" the first run after {_day(retention.marked_us + retention.expiring_us)}, unless"
+                " a branch or a tag is created there."
             )
-        elif not fate.stays:
+        elif not retention.stays:
             yield (
                 "No rule keeps it: the next run marks it, and it expires with a run that begins"
-                f" {fate.expiring_us // 1_000_000} seconds later or more, unless a branch or a"
+                f" {retention.expiring_us // 1_000_000} seconds later or more, unless a branch or a"
                 " tag is created there."
             )
 
-    def _kept_by(self, repository: Repository, fate: Fate) -> Iterator[str]:
-        if not fate.has_rules:
+    def _kept_by(self, repository: Repository, retention: CommitRetention) -> Iterator[str]:
+        if not retention.has_rules:
             yield "The repository has no retention rules: every commit stays."
-        for branch in fate.head_of:
+        for branch in retention.head_of:
             yield f"It is the head of branch {branch}."
         tags = [
-            tag for tag in self._engine.tags.list(repository) if tag.commit_id == fate.commit_id
+            tag
+            for tag in self._engine.tags.list(repository)
+            if tag.commit_id == retention.commit_id
         ]
         for tag in tags:
             yield f"Tag {tag.id} points to it: tagged commits stay."
-        if fate.is_named and not tags:
+        if retention.is_referenced and not tags:
             yield "A branch or a tag is being created there, or moved there."
-        if not fate.has_rules:
+        if not retention.has_rules:
             return
-        if fate.is_young:
-            yield f"It was stored on {_day(fate.stored_us)}, less than a day ago: it stays."
-        if fate.is_in_flight:
+        if retention.is_young:
+            yield f"It was stored on {_day(retention.stored_us)}, less than a day ago: it stays."
+        if retention.is_in_flight:
             yield "Its parent is the head of its branch: a commit in progress may publish it."
-        if fate.way is not None and fate.way.branch:
+        if retention.window is not None and retention.window.branch:
             yield (
-                f"It is on branch {fate.way.branch}, which keeps its history for"
-                f" {fate.way.days} days."
+                f"It is on branch {retention.window.branch}, which keeps its history for"
+                f" {retention.window.days} days."
             )
-        elif fate.way is not None:
-            yield f"It is on no branch, and such commits are kept for {fate.way.days} days."
+        elif retention.window is not None:
+            yield f"It is on no branch, and such commits are kept for {retention.window.days} days."
 
 
 def _path(repository: Repository, address: Address) -> str:

@@ -3,8 +3,8 @@
 As in lakeFS, for each branch: its head and, along first parents, all commits younger than the
 branch's retention period, and the first older commit: the state of the branch when the period
 began. Commits that are neither a first parent nor a head are kept for the default period in the
-same way, except when they are older themselves. If several ways lead to a commit, the longest
-period counts. Ages use the server's time of storing, never a date set by a client.
+same way, except when they are older themselves. A commit in several retention windows stays for the
+longest period. Ages use the server's time of storing, never a date set by a client.
 
 These commits stay, too:
 
@@ -13,7 +13,7 @@ These commits stay, too:
 - commits in flight: the head of their branch is their first parent, so a suspended committer could
   still publish them.
 
-`fate_of` returns which of these rules keep one commit, for explanations.
+`commit_retention` returns which of these rules keep one commit, for explanations.
 """
 
 from collections.abc import Mapping, Sequence
@@ -53,29 +53,27 @@ class Scan:
 
     @cached_property
     def all_heads(self) -> frozenset[CommitID]:
-        """Heads of all branches."""
         return frozenset(head for _, head in self.heads)
 
     @cached_property
     def heads_of(self) -> frozenset[tuple[BranchID, CommitID]]:
-        """Pairs of branch and head."""
         return frozenset(self.heads)
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Way:
-    """A way back along first parents, on which commits stay by their age."""
+class RetentionWindow:
+    """Part of history, along first parents, in which commits stay by their age."""
 
     oldest_us: int
-    """The way ends with the first commit stored before this time."""
+    """The window ends with the first commit stored before this time."""
     start: CommitID
     branch: BranchID
     """The branch whose head is `start`; empty if no branch leads to `start`."""
     days: int
-    """Retention period of the way."""
+    """Retention period."""
 
 
-def staying(rules: RetentionRules | None, scan: Scan) -> set[CommitID]:
+def kept_commits(rules: RetentionRules | None, scan: Scan) -> set[CommitID]:
     """Return the commits that stay; without rules, all."""
     if rules is None:
         return set(scan.commits)
@@ -83,7 +81,7 @@ def staying(rules: RetentionRules | None, scan: Scan) -> set[CommitID]:
     kept.update(
         each for each in scan.commits if is_young(each, scan) or may_be_in_flight(each, scan)
     )
-    return kept | by_age(rules, scan).keys()
+    return kept | kept_by_age(rules, scan).keys()
 
 
 def is_young(commit_id: CommitID, scan: Scan) -> bool:
@@ -99,50 +97,52 @@ def may_be_in_flight(commit_id: CommitID, scan: Scan) -> bool:
     return commit.first_parent in scan.all_heads
 
 
-def by_age(rules: RetentionRules, scan: Scan) -> dict[CommitID, Way]:
-    """Return the commits that stay by age, each with the way that keeps it longest."""
-    kept: dict[CommitID, Way] = {}
-    # The longest period comes first: a way that meets a visited commit has nothing to add.
-    for way in sorted(_ways(rules, scan)):
-        at: CommitID | None = way.start
+def kept_by_age(rules: RetentionRules, scan: Scan) -> dict[CommitID, RetentionWindow]:
+    """Return the commits that stay by age, each with its longest window."""
+    kept: dict[CommitID, RetentionWindow] = {}
+    # The longest period comes first: a window that meets a visited commit has nothing to add.
+    for window in sorted(_windows(rules, scan)):
+        at: CommitID | None = window.start
         while at is not None and at not in kept and at in scan.commits:
-            kept[at] = way
+            kept[at] = window
             commit = scan.commits[at]
-            at = commit.first_parent if commit.stored_us > way.oldest_us else None
+            at = commit.first_parent if commit.stored_us > window.oldest_us else None
     return kept
 
 
-def _ways(rules: RetentionRules, scan: Scan) -> list[Way]:
-    """Return the ways along which commits stay by age."""
+def _windows(rules: RetentionRules, scan: Scan) -> list[RetentionWindow]:
+    """Return the retention windows of heads and dangling commits."""
 
-    def way(start: CommitID, branch: BranchID, days: int) -> Way:
-        return Way(scan.began_us - days * _DAY_US, start, branch, days)
+    def window(start: CommitID, branch: BranchID, days: int) -> RetentionWindow:
+        return RetentionWindow(scan.began_us - days * _DAY_US, start, branch, days)
 
-    ways = [way(head, branch, rules.days_of(branch)) for branch, head in scan.heads]
+    windows = [window(head, branch, rules.days_of(branch)) for branch, head in scan.heads]
     followed = {commit.first_parent for commit in scan.commits.values()} | scan.all_heads
     dangling = [
-        way(commit_id, BranchID(""), rules.default_days)
+        window(commit_id, BranchID(""), rules.default_days)
         for commit_id in scan.commits
         if commit_id not in followed
     ]
-    return ways + [each for each in dangling if scan.commits[each.start].stored_us > each.oldest_us]
+    return windows + [
+        each for each in dangling if scan.commits[each.start].stored_us > each.oldest_us
+    ]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Fate:
+class CommitRetention:
     """Why a commit stays or expires."""
 
     commit_id: CommitID
     has_rules: bool
     """Without rules, every commit stays."""
     head_of: tuple[BranchID, ...]
-    is_named: bool
+    is_referenced: bool
     """Whether a tag, a ref being created, or a branch about to be moved references it."""
     is_young: bool
     is_in_flight: bool
     """Whether a committer could still publish it."""
-    way: Way | None
-    """The way on which it stays by its age."""
+    window: RetentionWindow | None
+    """Window in which the commit stays by its age."""
     stored_us: int
     marked_us: int
     """Time of its expiry mark; 0 if it has none."""
@@ -154,29 +154,31 @@ class Fate:
     @property
     def stays(self) -> bool:
         """Whether a pass would keep the commit now."""
-        kept = self.head_of or self.is_named or self.is_young or self.is_in_flight or self.way
+        kept = (
+            self.head_of or self.is_referenced or self.is_young or self.is_in_flight or self.window
+        )
         return not self.has_rules or bool(kept)
 
 
-def fate_of(
+def commit_retention(
     commit_id: CommitID,
     rules: RetentionRules | None,
     scan: Scan,
     mark: Mark | None,
     *,
     expiring_us: int,
-) -> Fate:
+) -> CommitRetention:
     """Return why a scanned commit stays or expires, by the rules and its mark."""
     is_expired = mark is not None and mark.message.state == EXPIRED
     marked_us = mark.message.marked_us if mark is not None else 0
-    return Fate(
+    return CommitRetention(
         commit_id=commit_id,
         has_rules=rules is not None,
         head_of=tuple(branch for branch, head in scan.heads if head == commit_id),
-        is_named=commit_id in scan.named,
+        is_referenced=commit_id in scan.named,
         is_young=is_young(commit_id, scan),
         is_in_flight=may_be_in_flight(commit_id, scan),
-        way=None if rules is None else by_age(rules, scan).get(commit_id),
+        window=None if rules is None else kept_by_age(rules, scan).get(commit_id),
         stored_us=scan.commits[commit_id].stored_us,
         marked_us=marked_us,
         expiring_us=expiring_us,

@@ -6,16 +6,16 @@ stages a commit's entries, and commits are read last; an undone write restores a
 entry referenced all the time.) So nothing is read twice, and no writer has to wait.
 
 1. **The run** is written first, with its cutoff: only objects written before the cutoff can be
-garbage. All other reading comes later, and whatever begins later is younger. The run references the
-commits *expired* before it (`lakebed.reclaim.expirer`): a copy or a new commit with content of such
-a commit was written before the expiry, and is met below.
+   garbage. All other reading comes later, and whatever begins later is younger. The run references
+   the commits *expired* before it (`lakebed.reclaim.expirer`): a copy or a new commit with content
+   of such a commit was written before the expiry, and is met below.
 2. **Links and multipart uploads**, all records. A staged link does not protect its object; its
-entry does: staged entries are read later.
+   entry does: staged entries are read later.
 3. **Staged entries** of every branch: of its staging token and of each sealed token, even entries
-hidden by a newer entry, since a commit in progress may still publish them; and the entries replaced
-under the same token, since they may be restored (see `lakebed.engine.staging.writer`).
+   hidden by a newer entry, since a commit in progress may still publish them; and the entries
+   replaced under the same token, since they may be restored (see `lakebed.engine.staging.writer`).
 4. **Commit records**, all of them, reachable or not, except the commits listed as expired in the
-run. Marks are not read again.
+   run. Marks are not read again.
 
 Steps 2 and 3 are done in pages, limited in objects, branches and seconds. A page stores the
 position of the next page in terms of the records already read: the tokens of a branch are the
@@ -106,7 +106,7 @@ class Position:
     """The unread tokens of the branch `after`, the first token from `key` on."""
     key: bytes = b""
 
-    def encode(self) -> dict[str, Any]:
+    def encode(self) -> dict[str, object]:
         return {"after": self.after, "tokens": list(self.tokens), "key": self.key.hex()}
 
     @classmethod
@@ -135,7 +135,6 @@ class StagedWalk:
 
     @property
     def written(self) -> list[GCFile]:
-        """The files written."""
         return self._writer.written
 
     def run(self, position: Position, limits: PageLimits) -> Position | None:

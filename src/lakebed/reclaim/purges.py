@@ -24,7 +24,7 @@ are objects of a migrated lake until the repository has adopted them.
 
 import logging
 from collections.abc import Callable, Iterable
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import pyarrow as pa
@@ -83,7 +83,7 @@ class _Object:
 
 
 @dataclass(slots=True)
-class Named:
+class Sample:
     """A count with the first few names."""
 
     count: int = 0
@@ -98,24 +98,20 @@ class PurgeReport:
     dry_run: bool
     objects: int
     bytes: int
-    paths: Named
-    """Paths selected by the query."""
-    also_at: Named
+    paths: Sample
+    also_at: Sample
     """Other paths sharing the same bytes: their bytes are deleted, too."""
-    same_content: Named
+    same_content: Sample
     """Paths of other objects with the same checksum, which stay."""
-    elsewhere: Named
+    elsewhere: Sample
     """Addresses found outside of the repository, which stay."""
     deleted: int = 0
     versions: int = 0
-    failed: Named = field(default_factory=Named)
+    failed: Sample = field(default_factory=Sample)
     """Objects that the storage refused to delete, with the reasons."""
     adoptable: str = ""
     """How to purge the objects of lakeFS that were found."""
     not_reached: tuple[str, ...] = NOT_REACHED
-
-    def as_dict(self) -> dict[str, Any]:
-        return asdict(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,12 +125,9 @@ class PurgeProgress:
     searches_again: str = ""
     """Start of the second search."""
 
-    def as_dict(self) -> dict[str, Any]:
-        return asdict(self)
-
 
 @dataclass(slots=True)
-class _Looked:
+class _SearchResult:
     """Result of one search."""
 
     new: dict[Address, _Object] = field(default_factory=dict)
@@ -177,9 +170,9 @@ class Purges:
             MissingFile, DamagedFile, ForeignFile: A commit is unreadable.
         """
         repository = self._engine.repositories.get(repository_id)
-        found = self._look(repository, query, {}).new
-        looked = self._look(repository, query, found)
-        return _report(repository, "", found.values(), looked, dry_run=True)
+        found = self._search(repository, query, {}).new
+        result = self._search(repository, query, found)
+        return _report(repository, "", found.values(), result, dry_run=True)
 
     @traced("catalog.purge")
     def purge(
@@ -218,14 +211,14 @@ class Purges:
         )  # fmt: skip
         found: dict[Address, _Object] = {}
         tell(PurgeProgress("searching"))
-        looked = self._pass(repository, query, mark, found)
-        report = _report(repository, mark.purge_id, found.values(), looked, dry_run=False)
+        result = self._pass(repository, query, mark, found)
+        report = _report(repository, mark.purge_id, found.values(), result, dry_run=False)
         again = to_datetime(now_us(self._runtime) + to_us(self._settle_seconds))
         tell(PurgeProgress("waiting", report, again.isoformat()))
         self._runtime.sleep(self._settle_seconds)
         tell(PurgeProgress("searching again", report))
-        looked = self._pass(repository, query, mark, found)
-        return _report(repository, mark.purge_id, found.values(), looked, dry_run=False)
+        result = self._pass(repository, query, mark, found)
+        return _report(repository, mark.purge_id, found.values(), result, dry_run=False)
 
     def _pass(
         self,
@@ -233,20 +226,20 @@ class Purges:
         query: PurgeQuery,
         mark: pb.Purge,
         found: dict[Address, _Object],
-    ) -> _Looked:
+    ) -> _SearchResult:
         """Do steps 1 to 6; add the newly found objects to `found`."""
         new: dict[Address, _Object] = {}
         # The clock of the issuing server may be ahead, so the first search allows for clock skew.
         # It finds all objects acknowledged before; later searches may meet new uploads.
         until_us = mark.requested_us + (0 if found else self._skew_us)
         for _ in range(_ROUNDS_MAX):
-            looked = self._look(repository, query, found | new, until_us=until_us)
-            if not looked.new:
+            result = self._search(repository, query, found | new, until_us=until_us)
+            if not result.new:
                 break
             until_us = mark.requested_us
-            for address in looked.new:
+            for address in result.new:
                 self._marks.add(address, mark)
-            new |= looked.new
+            new |= result.new
         else:
             raise TooManyTries(f"searching for objects to purge ({mark.purge_id})", _ROUNDS_MAX)
         found |= new
@@ -255,23 +248,23 @@ class Purges:
             # All of them, each time: a recovery of the storage may have restored some.
             self._runtime.map_parallel(self._delete, list(found.values()), limit=_AT_ONCE)
             self._write(repository, mark, found.values())
-        return looked
+        return result
 
-    def _look(
+    def _search(
         self,
         repository: Repository,
         query: PurgeQuery,
         known: dict[Address, _Object],
         *,
         until_us: int | None = None,
-    ) -> _Looked:
+    ) -> _SearchResult:
         """Search once: for unknown objects, and for objects similar to known ones.
 
         Unless the query is a checksum, objects issued after `until_us` are not selected.
         """
         if query.kind == "checksum":
             until_us = None
-        looked = _Looked()
+        result = _SearchResult()
         namespace = repository.namespace
         texts = {str(address) for address in known}
         relative = (namespace.relative(each) for each in known if each in namespace)
@@ -280,42 +273,42 @@ class Purges:
         for table in PurgeSearch(self._engine, self._store, repository).tables():
             asked = query.matches(table)
             for row in table.filter(asked).to_pylist():
-                self._sort(repository, row, known, looked, until_us)
+                self._classify(repository, row, known, result, until_us)
             rest = table.filter(pc.invert(asked))
             shares = pc.is_in(rest.column("address"), addresses)
-            looked.also_at.update(rest.filter(shares).column("key").to_pylist())
+            result.also_at.update(rest.filter(shares).column("key").to_pylist())
             alike = pc.and_not(pc.is_in(rest.column("checksum"), checksums), shares)
-            looked.same_content.update(rest.filter(alike).column("key").to_pylist())
-            if len(known) + len(looked.new) > OBJECTS_MAX:
+            result.same_content.update(rest.filter(alike).column("key").to_pylist())
+            if len(known) + len(result.new) > OBJECTS_MAX:
                 raise InvalidPurge(
                     f"more than {OBJECTS_MAX} objects would be purged at once: purge one prefix at"
                     " a time"
                 )
-        return looked
+        return result
 
     @staticmethod
-    def _sort(
+    def _classify(
         repository: Repository,
         row: dict[str, Any],
         known: dict[Address, _Object],
-        looked: _Looked,
+        result: _SearchResult,
         until_us: int | None,
     ) -> None:
         namespace = repository.namespace
         address = location_of(namespace, row["address"], AddressType(row["address_type"]))
         if isinstance(address, str):
-            looked.elsewhere.add(address)
+            result.elsewhere.add(address)
             return
         if not repository.has_adopted(str(address)):
             issued = ObjectPath.parse(namespace.relative(address)) if address in namespace else None
             if issued is None:
-                looked.elsewhere.add(str(address))
+                result.elsewhere.add(str(address))
                 return
             if until_us is not None and issued.issued_us > until_us:
                 return
-        looked.paths.add(row["key"])
-        if address not in known and address not in looked.new:
-            looked.new[address] = _Object(address, row["key"], row["size"], row["checksum"])
+        result.paths.add(row["key"])
+        if address not in known and address not in result.new:
+            result.new[address] = _Object(address, row["key"], row["size"], row["checksum"])
 
     def _delete(self, found: _Object) -> None:
         """Do step 5, and update the mark as in step 6."""
@@ -360,7 +353,7 @@ def _report(
     repository: Repository,
     purge_id: str,
     objects: Iterable[_Object],
-    looked: _Looked,
+    result: _SearchResult,
     *,
     dry_run: bool,
 ) -> PurgeReport:
@@ -372,21 +365,21 @@ def _report(
         dry_run=dry_run,
         objects=len(found),
         bytes=sum(each.size for each in found),
-        paths=_named(map(_text, looked.paths)),
-        also_at=_named(map(_text, looked.also_at)),
-        same_content=_named(map(_text, looked.same_content)),
-        elsewhere=_named(looked.elsewhere),
+        paths=_sample(map(_text, result.paths)),
+        also_at=_sample(map(_text, result.also_at)),
+        same_content=_sample(map(_text, result.same_content)),
+        elsewhere=_sample(result.elsewhere),
         deleted=len(gone),
         versions=sum(each.versions for each in gone),
-        failed=_named(failed),
-        adoptable=_adoptable(repository, looked),
+        failed=_sample(failed),
+        adoptable=_adoptable(repository, result),
     )
 
 
-def _adoptable(repository: Repository, looked: _Looked) -> str:
+def _adoptable(repository: Repository, result: _SearchResult) -> str:
     """Return how to purge the objects of a migrated lake, if any were found."""
     moved = repository.metadata.get(MOVED_NAMESPACE)
-    count = sum(moved is not None and each.startswith(moved) for each in looked.elsewhere)
+    count = sum(moved is not None and each.startswith(moved) for each in result.elsewhere)
     if not count or repository.adopted:
         return ""
     return (
@@ -395,9 +388,9 @@ def _adoptable(repository: Repository, looked: _Looked) -> str:
     )
 
 
-def _named(texts: Iterable[str]) -> Named:
+def _sample(texts: Iterable[str]) -> Sample:
     found = sorted(texts)
-    return Named(len(found), found[:SHOWN])
+    return Sample(len(found), found[:SHOWN])
 
 
 def _text(key: bytes) -> str:

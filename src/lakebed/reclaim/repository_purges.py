@@ -131,10 +131,10 @@ class RepositoryPurges:
 
     def _of(self, repository_id: RepositoryID) -> Iterator[_Note]:
         for note in self._notes.scan_readable():
-            if note.message.repository == repository_id and not self._lives(note):
+            if note.message.repository == repository_id and not self._exists(note):
                 yield note
 
-    def _lives(self, note: _Note) -> bool:
+    def _exists(self, note: _Note) -> bool:
         """Return whether the repository of a record exists after all."""
         try:
             found = self._engine.repositories.get(RepositoryID(note.message.repository))
@@ -145,17 +145,17 @@ class RepositoryPurges:
     def _is_due(self, note: _Note) -> bool:
         message = note.message
         waited = message.closed_us and now_us(self._runtime) >= message.closed_us + self._wait_us
-        return bool(message.purge_requested_us and waited) and not self._lives(note)
+        return bool(message.purge_requested_us and waited) and not self._exists(note)
 
     def _purge(self, note: _Note) -> int:
         """Do steps 2 to 4."""
         namespace = Namespace.parse(note.name.decode())
-        keeper = self._take(RepositoryID(f"purging-{note.message.unique_id}"), namespace)
+        placeholder = self._occupy(RepositoryID(f"purging-{note.message.unique_id}"), namespace)
         deleted, found = 0, False
         addresses = self._left(namespace)
         while some := list(islice(addresses, _BATCH)):
             found = True
-            if self._engine.repositories.get(keeper.id).unique_id != keeper.unique_id:
+            if self._engine.repositories.get(placeholder.id).unique_id != placeholder.unique_id:
                 return deleted  # another process has finished the purge
             block = self._block
             delete = block.delete_versions if self._versions == "delete" else block.delete_many
@@ -170,28 +170,28 @@ class RepositoryPurges:
         if found:
             self._empty_since.pop(note.name, None)
         else:
-            self._end(note, keeper)
+            self._end(note, placeholder)
         return deleted
 
-    def _take(self, name: RepositoryID, namespace: Namespace) -> Repository:
+    def _occupy(self, name: RepositoryID, namespace: Namespace) -> Repository:
         """Occupy the namespace with a repository for the time of the purge."""
         try:
             return self._engine.repositories.create_bare(name, namespace, read_only=True)
         except NotUnique:
-            keeper = self._engine.repositories.get(name)
-            if keeper.namespace != namespace:
+            placeholder = self._engine.repositories.get(name)
+            if placeholder.namespace != namespace:
                 raise
-            return keeper
+            return placeholder
 
-    def _end(self, note: _Note, keeper: Repository) -> None:
+    def _end(self, note: _Note, placeholder: Repository) -> None:
         """Do step 4 if due."""
         now = self._runtime.monotonic()
         if now - self._empty_since.setdefault(note.name, now) < self._quiet_seconds:
             return
-        self._engine.repositories.delete(keeper.id, force=True)
-        self._block.delete(keeper.namespace.address(OWNER_PATH))
+        self._engine.repositories.delete(placeholder.id, force=True)
+        self._block.delete(placeholder.namespace.address(OWNER_PATH))
         del self._empty_since[note.name]
-        _LOGGER.warning("%s was purged", keeper.namespace)
+        _LOGGER.warning("%s was purged", placeholder.namespace)
 
     def _left(self, namespace: Namespace) -> Iterator[Address]:
         """Yield the addresses of the repository's objects and Lakebed's files to be deleted."""

@@ -69,7 +69,7 @@ def _check_days(what: str, days: int) -> None:
         raise Invalid(f"{what} is {days} days: use 1 to {DAYS_MAX}")
 
 
-class RuleBook:
+class RetentionRecords:
     """Retention rules of all repositories."""
 
     def __init__(self, store: Store, runtime: Runtime) -> None:

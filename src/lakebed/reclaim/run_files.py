@@ -57,7 +57,6 @@ class RunFiles:
         return str(self._repository.namespace.folder(path))
 
     def create_run(self, run: GCRun) -> None:
-        """Write the description of the run."""
         self._create(RUN_NAME, encode_run(run))
 
     def read_run(self) -> GCRun:
@@ -105,7 +104,6 @@ class RunFiles:
             number += 1
 
     def create_manifest(self, manifest: GCManifest) -> None:
-        """Write the manifest unless already written."""
         self._create(MANIFEST_NAME, encode_gc_manifest(manifest))
 
     def find_manifest(self) -> GCManifest | None:
@@ -156,7 +154,6 @@ class TableWriter:
             self.flush()
 
     def flush(self) -> None:
-        """Write the buffered rows."""
         if not self._columns[0]:
             return
         schema = GC_SCHEMAS[self._kind]

@@ -1,8 +1,8 @@
 """Garbage collection runs of a repository, as seen by the server.
 
 `GCLeases` has the lease under which a single run works at a time, and the end of the last run.
-`GCMarks` writes random bytes into the storage: a job with access to these bytes reads the server's
-current storage, neither a folder of the same name nor an older copy.
+`GCMarkers` writes random bytes into the storage: a job with access to these bytes reads the
+server's current storage, neither a folder of the same name nor an older copy.
 
 `GCRuns` tells the outcome of runs by their files (see `lakebed.formats.gc_state`): a summary is
 written at the end of a run, a refusal if the run ended early. A run with neither is in progress, or
@@ -27,7 +27,7 @@ from lakebed.engine.engine import Engine
 from lakebed.engine.leases import LeaseRecords
 from lakebed.engine.model import Repository, RepositoryID
 from lakebed.formats.documents import load_json
-from lakebed.formats.gc_files import RUN_NAME, GCMark, GCRunID, decode_run
+from lakebed.formats.gc_files import RUN_NAME, GCMarker, GCRunID, decode_run
 from lakebed.formats.gc_state import (
     REFUSAL_NAME,
     SUMMARY_NAME,
@@ -36,7 +36,7 @@ from lakebed.formats.gc_state import (
     decode_result,
     decode_state,
 )
-from lakebed.formats.layout import gc_path, gc_runs_folder, mark_path, state_path
+from lakebed.formats.layout import gc_path, gc_runs_folder, marker_path, state_path
 from lakebed.kv import Store
 from lakebed.kv.records import Records
 from lakebed.lake import records_pb2 as pb
@@ -75,7 +75,7 @@ class GCLeases:
         """Renew the lease if `holder` has it; return its current state."""
         return self._lease(repository_id).renew_lease(holder)
 
-    def give_back(
+    def end_run(
         self, repository_id: RepositoryID, holder: str, *, is_good: bool, next_us: int
     ) -> None:
         """Record the end of a run and release its lease, if `holder` has it.
@@ -163,10 +163,12 @@ class GCRuns:
         names = sorted(name for name in self._block.list_folders(folder) if _is_run(name))
         last = next((each for each in reversed(names) if self._collects(repository, each)), "")
         wanted = [GCRunID(name) for name in names if name > after]
-        found = (self._look(repository, run_id, is_last=run_id == last) for run_id in wanted)
+        found = (self._outcome(repository, run_id, is_last=run_id == last) for run_id in wanted)
         return (run for run in found if run is not None)
 
-    def _look(self, repository: Repository, run_id: GCRunID, *, is_last: bool) -> GarbageRun | None:
+    def _outcome(
+        self, repository: Repository, run_id: GCRunID, *, is_last: bool
+    ) -> GarbageRun | None:
         """Return a run with its outcome, or None if the run only wrote commits."""
         began_us = int(run_id[:_TIME_DIGITS], 16)
         began = to_datetime(began_us)
@@ -254,7 +256,7 @@ class GCFindings:
         return decode_result(data, file.kind, file.content_id, file=str(address))
 
 
-class GCMarks:
+class GCMarkers:
     """Writer of storage markers."""
 
     def __init__(
@@ -266,11 +268,11 @@ class GCMarks:
         self._versions = settings.versions
 
     @traced("catalog.leave_gc_mark")
-    def leave(self, repository_id: RepositoryID) -> GCMark:
+    def leave(self, repository_id: RepositoryID) -> GCMarker:
         """Write a storage marker, and return it; raise `RepositoryNotFound` or `BlockError`."""
         repository = self._engine.repositories.get(repository_id)
         nonce = self._runtime.random_bytes(16).hex()
         namespace = str(repository.namespace)
-        mark = GCMark(namespace, repository.unique_id, nonce, self._versions)
-        self._block.put(repository.namespace.address(mark_path(mark)), [nonce.encode()])
+        mark = GCMarker(namespace, repository.unique_id, nonce, self._versions)
+        self._block.put(repository.namespace.address(marker_path(mark)), [nonce.encode()])
         return mark

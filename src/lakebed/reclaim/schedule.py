@@ -170,7 +170,7 @@ class RunSchedule:
         )
 
 
-def measure_age(reclaim: Reclaim, engine: Engine) -> None:
+def export_last_good(reclaim: Reclaim, engine: Engine) -> None:
     """Export when runs last completed; a repository without runs counts from its creation."""
     times = []
     for repository in engine.repositories.list_readable():

@@ -4,7 +4,6 @@
 """
 
 from dataclasses import asdict
-from typing import Any
 
 from lakebed.base.ids import UniqueID
 from lakebed.base.leases import LeaseState
@@ -23,8 +22,8 @@ from lakebed.reclaim.explain import Explanations
 from lakebed.reclaim.prepare import GCPreparation
 from lakebed.reclaim.purges import Purges
 from lakebed.reclaim.repository_purges import RepositoryPurges
-from lakebed.reclaim.retention import RuleBook
-from lakebed.reclaim.runs import GCLeases, GCMarks, GCRuns
+from lakebed.reclaim.retention import RetentionRecords
+from lakebed.reclaim.runs import GCLeases, GCMarkers, GCRuns
 from lakebed.reclaim.unfinished import UnfinishedUploads
 
 
@@ -43,7 +42,7 @@ class CollectionParts:
         settings: CatalogSettings | None = None,
     ) -> None:
         settings = settings or CatalogSettings()
-        self.rules = RuleBook(store, runtime)
+        self.rules = RetentionRecords(store, runtime)
         self.expirer = Expirer(
             store, runtime, engine.marks, self.rules, expiring_seconds=engine.expiring_seconds
         )
@@ -71,7 +70,7 @@ class Reclaim(CollectionParts):
     ) -> None:
         super().__init__(engine, store, block, runtime, settings)
         settings = settings or CatalogSettings()
-        self.storage_marks = GCMarks(engine, block, runtime, settings)
+        self.storage_markers = GCMarkers(engine, block, runtime, settings)
         self.runs = GCRuns(engine, block, runtime)
         self.explanations = Explanations(
             engine, self.expirer, store, block, runtime, settings, self.purge_marks, self.runs
@@ -90,7 +89,7 @@ class OwnServer:
         self._parts = parts
         self._id = repository.id
 
-    def expire(self, unique_id: str, *, max_share: float, dry_run: bool) -> dict[str, Any]:
+    def expire(self, unique_id: str, *, max_share: float, dry_run: bool) -> dict[str, object]:
         done = self._parts.retention.expire(
             self._id, unique_id=UniqueID(unique_id), max_share=max_share, dry_run=dry_run
         )
@@ -128,5 +127,5 @@ class OwnServer:
     def renew_lease(self, holder: str) -> LeaseState:
         return self._parts.leases.renew(self._id, holder)
 
-    def give_lease_back(self, holder: str, *, is_good: bool, next_us: int) -> None:
-        self._parts.leases.give_back(self._id, holder, is_good=is_good, next_us=next_us)
+    def end_run(self, holder: str, *, is_good: bool, next_us: int) -> None:
+        self._parts.leases.end_run(self._id, holder, is_good=is_good, next_us=next_us)

@@ -39,7 +39,6 @@ class IncompleteUpload:
     branch: BranchID
     path: bytes
     address: Address
-    """Address of its bytes."""
     begun: datetime
 
 

@@ -25,7 +25,7 @@ from lakebed.base.errors import LakebedError
 from lakebed.block import BlockError
 from lakebed.reclaim.cleaner import Cleaner
 from lakebed.reclaim.expired_records import clean_expired
-from lakebed.reclaim.schedule import RunSchedule, measure_age
+from lakebed.reclaim.schedule import RunSchedule, export_last_good
 from lakebed.server.app import begin_tracing, open_services
 from lakebed.server.http import logs
 from lakebed.server.http.metrics import mark_process
@@ -71,7 +71,9 @@ def jobs_of(services: Services) -> list[BackgroundJob]:
         BackgroundJob("expired", lambda: clean_expired(services.catalog, runtime)),
         BackgroundJob("runs", lambda: clean_runs(services)),
         BackgroundJob("purges", services.reclaim.repository_purges.run_due),
-        BackgroundJob("gc_age", lambda: measure_age(services.reclaim, services.foundation.engine)),
+        BackgroundJob(
+            "gc_age", lambda: export_last_good(services.reclaim, services.foundation.engine)
+        ),
     ]
 
 

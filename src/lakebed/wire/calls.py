@@ -42,15 +42,14 @@ class Endpoint:
     uploads: bool = False
     """Whether the body is an object, raw or in a form."""
     query: type[msgspec.Struct] | None = None
-    body: Any = None
+    body: object = None
     """Type of the JSON body, if any."""
     body_optional: bool = False
-    answer: Any = None
+    answer: object = None
     """Type of a JSON response."""
     media: str | None = None
     """Media type of other responses."""
     headers: tuple[str, ...] = ()
-    """Request headers used."""
     statuses: tuple[int, ...] = ()
     """Other possible statuses."""
 
@@ -69,7 +68,7 @@ class WireRequest(Generic[AnswerT_co]):
     """Unencoded segments of the path below the base path."""
     query: Mapping[str, Any]
     body: bytes | None
-    answer: Any
+    answer: object
     """Type of the response; strings and bytes are returned unchanged."""
 
 
@@ -104,7 +103,6 @@ class BoundCall(Generic[P, AnswerT]):
         self._send = send
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> AnswerT:
-        """Send the request."""
         return self._send(self.call.request(*args, **kwargs))
 
 
@@ -153,7 +151,6 @@ class ApiCall(Generic[P, AnswerT]):
         return code.co_varnames[1 : code.co_argcount]
 
     def request(self, *args: P.args, **kwargs: P.kwargs) -> WireRequest[AnswerT]:
-        """Return a request for the operation."""
         given: dict[str, Any] = {**dict(zip(self._names, args, strict=False)), **kwargs}
         query, body = given.pop("query", None), given.pop("body", None)
         return WireRequest(

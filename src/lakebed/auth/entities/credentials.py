@@ -14,16 +14,16 @@ from contextlib import suppress
 from typing import Final
 
 from lakebed.auth import records_pb2 as pb
+from lakebed.auth.entities.base import Changed, page_of
 from lakebed.auth.entities.keys import (
     AUTH,
     CREDENTIALS,
     USER_CREDENTIALS,
-    behind,
     pair,
-    pairs_of,
-    parted,
+    pair_prefix,
+    split_pair,
+    start_after,
 )
-from lakebed.auth.entities.named import Changed, page_of
 from lakebed.auth.entities.users import Users
 from lakebed.auth.errors import AlreadyExists, AuthenticationFailed, CredentialNotFound
 from lakebed.auth.model import (
@@ -75,7 +75,7 @@ class AccessKeys:
             OutcomeUnknown: The access key may have been created.
         """
         unique_id = UniqueID(self._users.live(user).message.unique_id)
-        new = self.draw(UserID(user), given)
+        new = self.generate(UserID(user), given)
         predicate = self._free(new.access_key_id)
         line = pb.UserCredential(user_unique_id=unique_id, created_us=new.created_us)
         self._index.set(pair(user, new.access_key_id), line)
@@ -93,9 +93,9 @@ class AccessKeys:
             UserNotFound: The user does not exist.
         """
         unique_id = UniqueID(self._users.live(user).message.unique_id)
-        begin = pairs_of(user)
+        begin = pair_prefix(user)
         lines = self._index.scan(
-            prefix=begin + prefix.encode(), start=begin + behind(after.encode())
+            prefix=begin + prefix.encode(), start=begin + start_after(after.encode())
         )
         dead: list[Record[pb.UserCredential]] = []
 
@@ -107,7 +107,7 @@ class AccessKeys:
                     dead.append(line)
 
         page = page_of(credentials(), amount)
-        self._heal(user, unique_id, dead)
+        self._remove_stale(user, unique_id, dead)
         return page
 
     def get(self, user: str, access_key_id: str) -> Credential:
@@ -156,11 +156,11 @@ class AccessKeys:
 
     def prune(self, user: str, unique_id: UniqueID) -> None:
         """Remove the access keys of a deleted user."""
-        for line in self._index.scan(prefix=pairs_of(user)):
+        for line in self._index.scan(prefix=pair_prefix(user)):
             if line.message.user_unique_id == unique_id:
-                self._remove(line, parted(line.name)[1])
+                self._remove(line, split_pair(line.name)[1])
 
-    def draw(self, user: UserID, given: KeyPair | None) -> NewCredential:
+    def generate(self, user: UserID, given: KeyPair | None) -> NewCredential:
         """Return a new access key, without storing it.
 
         Raises:
@@ -237,7 +237,7 @@ class AccessKeys:
                 self._index.delete(pair(message.user, key))
             raise _taken(key) from None
 
-    def _heal(
+    def _remove_stale(
         self, user: str, unique_id: UniqueID, dead: Iterable[Record[pb.UserCredential]]
     ) -> None:
         """Remove index entries left by earlier users of the same name."""
@@ -246,7 +246,7 @@ class AccessKeys:
             owner = self._users.live_messages([user]).get(user)
             if owner is not None and owner.unique_id == unique_id:
                 with suppress(OutcomeUnknown):
-                    self._remove(line, parted(line.name)[1])
+                    self._remove(line, split_pair(line.name)[1])
 
     def _remove_if_orphaned(self, new: NewCredential, unique_id: UniqueID) -> None:
         """Remove a new key if its user was deleted meanwhile: the deletion may have missed it.
@@ -277,7 +277,7 @@ class AccessKeys:
 
 
 def _credential(line: Record[pb.UserCredential]) -> Credential:
-    _, access_key_id = parted(line.name)
+    _, access_key_id = split_pair(line.name)
     return Credential(access_key_id=AccessKeyID(access_key_id), created_us=line.message.created_us)
 
 

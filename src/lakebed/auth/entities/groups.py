@@ -1,7 +1,7 @@
 """Groups: users who share policies."""
 
 from lakebed.auth import records_pb2 as pb
-from lakebed.auth.entities.named import Entities
+from lakebed.auth.entities.base import Entities
 from lakebed.auth.errors import GroupNotFound
 from lakebed.auth.model import Group, GroupID
 from lakebed.base.ids import UniqueID, new_unique_id

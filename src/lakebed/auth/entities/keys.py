@@ -45,17 +45,17 @@ def pair(left: str, right: str) -> bytes:
     return left.encode() + _SEPARATOR + right.encode()
 
 
-def parted(name: bytes) -> tuple[str, str]:
+def split_pair(name: bytes) -> tuple[str, str]:
     """Return the pair in the name of a record."""
     left, _, right = name.partition(_SEPARATOR)
     return left.decode(), right.decode()
 
 
-def pairs_of(left: str) -> bytes:
+def pair_prefix(left: str) -> bytes:
     """Return the prefix of all pairs with this left side."""
     return left.encode() + _SEPARATOR
 
 
-def behind(name: bytes) -> bytes:
+def start_after(name: bytes) -> bytes:
     """Return the start of a scan that skips a name and all pairs beginning with it."""
     return name + b"\x01" if name else b""

@@ -6,7 +6,7 @@ from contextlib import suppress
 from typing import Final
 
 from lakebed.auth import records_pb2 as pb
-from lakebed.auth.entities.named import TRIES, Entities
+from lakebed.auth.entities.base import TRIES, Entities
 from lakebed.auth.errors import AuthTooManyTries, PolicyNotFound
 from lakebed.auth.model import Effect, Policy, PolicyID, Statement
 from lakebed.auth.policy.statements import check_new_statements

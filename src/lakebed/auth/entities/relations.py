@@ -16,8 +16,8 @@ from itertools import islice
 from typing import Final, Generic, TypeVar
 
 from lakebed.auth import records_pb2 as pb
-from lakebed.auth.entities.keys import AUTH, behind, pair, pairs_of, parted
-from lakebed.auth.entities.named import TRIES, Changed, Entities, MessageT, page_of
+from lakebed.auth.entities.base import TRIES, Changed, Entities, MessageT, page_of
+from lakebed.auth.entities.keys import AUTH, pair, pair_prefix, split_pair, start_after
 from lakebed.auth.entities.names import is_name
 from lakebed.auth.errors import AuthTooManyTries
 from lakebed.auth.model import AuthPage
@@ -116,11 +116,13 @@ class Relations(Generic[MessageT, SourceT, TargetMessageT, TargetT]):
         unique_id = self._target.live(target).message.unique_id
         records = (
             record
-            for record in self._records.scan(prefix=prefix.encode(), start=behind(after.encode()))
-            if parted(record.name)[1] == target
+            for record in self._records.scan(
+                prefix=prefix.encode(), start=start_after(after.encode())
+            )
+            if split_pair(record.name)[1] == target
         )
         sources = (
-            self._source.entity(parted(record.name)[0], message)
+            self._source.entity(split_pair(record.name)[0], message)
             for record, message, _ in self._alive(records)
             if record.message.target_unique_id == unique_id
         )
@@ -130,24 +132,27 @@ class Relations(Generic[MessageT, SourceT, TargetMessageT, TargetT]):
         self, source: str, unique_id: UniqueID, *, prefix: str = "", after: str = ""
     ) -> Iterator[TargetT]:
         """Yield the targets of the entity with this name and unique id."""
-        begin = pairs_of(source)
+        begin = pair_prefix(source)
         records = self._records.scan(
-            prefix=begin + prefix.encode(), start=begin + behind(after.encode())
+            prefix=begin + prefix.encode(), start=begin + start_after(after.encode())
         )
         for record, _, message in self._alive(records):
             if record.message.source_unique_id == unique_id:
-                yield self._target.entity(parted(record.name)[1], message)
+                yield self._target.entity(split_pair(record.name)[1], message)
 
     def prune_source(self, source: str, unique_id: UniqueID) -> None:
         """Remove the relations from a deleted entity."""
-        for record in self._records.scan(prefix=pairs_of(source)):
+        for record in self._records.scan(prefix=pair_prefix(source)):
             if record.message.source_unique_id == unique_id:
                 self._remove(record)
 
     def prune_target(self, target: str, unique_id: UniqueID) -> None:
         """Remove the relations to a deleted entity."""
         for record in self._records.scan():
-            if parted(record.name)[1] == target and record.message.target_unique_id == unique_id:
+            if (
+                split_pair(record.name)[1] == target
+                and record.message.target_unique_id == unique_id
+            ):
                 self._remove(record)
 
     def _alive(
@@ -158,7 +163,7 @@ class Relations(Generic[MessageT, SourceT, TargetMessageT, TargetT]):
         while chunk := list(islice(rest, _CHUNK)):
             sources, targets = self._ends(chunk)
             for record in chunk:
-                source, target = parted(record.name)
+                source, target = split_pair(record.name)
                 source_message, target_message = sources.get(source), targets.get(target)
                 if (
                     source_message is not None
@@ -175,7 +180,7 @@ class Relations(Generic[MessageT, SourceT, TargetMessageT, TargetT]):
         self, chunk: Sequence[Record[pb.Relation]]
     ) -> tuple[dict[str, MessageT], dict[str, TargetMessageT]]:
         """Read the records of both ends; the relations were read before."""
-        names = [parted(record.name) for record in chunk]
+        names = [split_pair(record.name) for record in chunk]
         return (
             self._source.live_messages(source for source, _ in names),
             self._target.live_messages(target for _, target in names),

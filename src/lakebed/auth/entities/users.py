@@ -1,7 +1,7 @@
 """Users: people and programs that make requests."""
 
 from lakebed.auth import records_pb2 as pb
-from lakebed.auth.entities.named import Entities
+from lakebed.auth.entities.base import Entities
 from lakebed.auth.errors import UserNotFound
 from lakebed.auth.model import User, UserID
 from lakebed.base.ids import UniqueID, new_unique_id

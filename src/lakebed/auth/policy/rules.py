@@ -143,9 +143,9 @@ class Rules:
 
     def is_granted(self, permission: Permission, context: Context) -> bool:
         """Return whether the user has a permission."""
-        return self.test_of(permission.action, context)(permission.resource)
+        return self.resource_filter(permission.action, context)(permission.resource)
 
-    def test_of(self, action: str, context: Context) -> Test:
+    def resource_filter(self, action: str, context: Context) -> Test:
         """Return a predicate for the resources on which the user may perform an action.
 
         Conditions are evaluated now, once for the many resources of a listing.

@@ -13,7 +13,7 @@ from lakebed.base.leases import LeaseState
 from lakebed.clients.http.http import Client
 from lakebed.clients.http.retry import OUTLAST_RESTARTS
 from lakebed.clients.http.settings import ClientSettings, normal_endpoint
-from lakebed.formats.gc_files import GCFile, GCFileKind, GCMark, GCRunID
+from lakebed.formats.gc_files import GCFile, GCFileKind, GCMarker, GCRunID
 from lakebed.wire.config import ConfigAPI
 from lakebed.wire.garbage import (
     CommitsQuery,
@@ -49,10 +49,10 @@ class GarbageServer:
         """Return the storage namespace of the repository."""
         return self._client.repositories.get(self._repository).storage_namespace
 
-    def mark(self) -> tuple[GCMark, Path | None]:
+    def mark(self) -> tuple[GCMarker, Path | None]:
         """Start a run: return its mark, and the directory of a storage local to the server."""
         made = self._garbage.mark(self._repository)
-        mark = GCMark(made.storage_namespace, made.unique_id, made.nonce, made.versions)
+        mark = GCMarker(made.storage_namespace, made.unique_id, made.nonce, made.versions)
         return mark, None if made.local_root is None else Path(made.local_root)
 
     def metarange(self, ref: str) -> str:
@@ -125,7 +125,7 @@ class GarbageServer:
         """Renew the lease of the repository, if `holder` owns it."""
         return self._lease(GarbageCollectionLeaseRequest(holder=holder, renew=True))
 
-    def give_lease_back(self, holder: str, *, is_good: bool, next_us: int) -> None:
+    def end_run(self, holder: str, *, is_good: bool, next_us: int) -> None:
         """Release the lease; report whether the run succeeded and when to run next."""
         query = LeaseQuery(holder=holder, good=is_good, next_us=next_us)
         self._garbage.give_lease_back(self._repository, query)

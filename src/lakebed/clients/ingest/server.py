@@ -8,7 +8,7 @@ from lakebed.clients.http.errors import UnexpectedAnswer
 from lakebed.clients.http.http import Client
 from lakebed.clients.ingest.plan import IngestSource
 from lakebed.formats.boundaries import Breaks
-from lakebed.formats.gc_files import GCMark
+from lakebed.formats.gc_files import GCMarker
 from lakebed.wire.imports import ImportInfo, ImportLocation, ImportQuery, ImportReport, ImportStatus
 
 
@@ -17,7 +17,7 @@ class Started:
     """An import that the server has begun."""
 
     id: str
-    mark: GCMark
+    mark: GCMarker
     local_root: Path | None
     """Directory of a storage local to the server."""
     sources: tuple[IngestSource, ...]
@@ -37,7 +37,7 @@ class Started:
         mark, root = spark.mark, spark.mark.local_root
         return cls(
             id=answer.id,
-            mark=GCMark(mark.storage_namespace, mark.unique_id, mark.nonce),
+            mark=GCMarker(mark.storage_namespace, mark.unique_id, mark.nonce),
             local_root=None if root is None else Path(root),
             sources=tuple(
                 IngestSource(each.place, each.is_prefix, each.destination.encode())

@@ -3,7 +3,7 @@
 They are equivalent to the functions of `rules`, as `frames` is on Spark. The tables of one call
 hold everything known about their paths.
 
-`Scattered` tables need not fit into memory: they are partitioned by path, and read bucket by
+`PartitionedTable` tables need not fit into memory: they are partitioned by path, and read bucket by
 bucket. Rows of one path are in buckets of the same number in every table. Rows over the memory
 budget go to files in a folder; a file has one batch for each bucket, and only that batch is read.
 """
@@ -21,7 +21,7 @@ from lakebed.base.runtime import Runtime
 from lakebed.formats.gc_state import GC_RESULT_SCHEMAS, GCResultKind
 from lakebed.formats.object_paths import WHOLE_PATH_PATTERN
 from lakebed.reclaim.collector.executors.list import STORED_SCHEMA, made_us_of
-from lakebed.reclaim.collector.rules import COMMIT_NAMED, ObservationTimes, Verdict
+from lakebed.reclaim.collector.rules import COMMIT_REFERENCED, ObservationTimes, Verdict
 
 JUDGED_SCHEMA: Final = GC_RESULT_SCHEMAS[GCResultKind.OBJECTS]
 """Objects with the verdicts of an observation: `rules.Judged`, with 0 for no time."""
@@ -32,17 +32,17 @@ PATHS_SCHEMA: Final = pa.schema([pa.field("path", pa.string())])
 FOUND_SCHEMA: Final = pa.schema([pa.field("path", pa.string()), pa.field("found_us", pa.int64())])
 """Candidates of earlier observations, with the times at which they were found."""
 
-_COMMIT_NAMED: Final = pa.array([verdict.value for verdict in COMMIT_NAMED])
+_COMMIT_REFERENCED: Final = pa.array([verdict.value for verdict in COMMIT_REFERENCED])
 
 
 def saved_closed(saved: pa.Table, closed_before_us: int) -> pa.Table:
-    """Return the objects of closed partitions in the state: see `rules.looked_at`."""
+    """Return the objects of closed partitions in the state: see `rules.observed_objects`."""
     return saved.filter(_is_closed(saved, closed_before_us)).select(STORED_SCHEMA.names)
 
 
-def saved_commit_named(saved: pa.Table) -> pa.Table:
-    """Return the paths referenced by known commits: see `rules.saved_commit_named`."""
-    return saved.filter(_is_commit_named(saved)).select(PATHS_SCHEMA.names)
+def saved_commit_referenced(saved: pa.Table) -> pa.Table:
+    """Return the paths referenced by known commits: see `rules.saved_commit_referenced`."""
+    return saved.filter(_is_commit_referenced(saved)).select(PATHS_SCHEMA.names)
 
 
 def saved_found(saved: pa.Table) -> pa.Table:
@@ -51,40 +51,40 @@ def saved_found(saved: pa.Table) -> pa.Table:
 
 
 def judge(
-    looked: pa.Table,
+    observed: pa.Table,
     *,
     committed: pa.Table,
     held: pa.Table,
     found: pa.Table,
-    look: ObservationTimes,
+    times: ObservationTimes,
 ) -> pa.Table:
     """Return objects with their verdicts: see `rules.judge`.
 
-    `looked` has each object once, with the columns of `STORED_SCHEMA`; `found` the state's
+    `observed` has each object once, with the columns of `STORED_SCHEMA`; `found` the state's
     candidates.
     """
-    paths = looked.column("path")
+    paths = observed.column("path")
     conditions = {
         Verdict.COMMITTED: pc.is_in(paths, value_set=committed.column("path")),
         Verdict.HELD: pc.is_in(paths, value_set=held.column("path")),
-        Verdict.YOUNG: pc.greater_equal(looked.column("born_us"), look.cutoff_us),
+        Verdict.YOUNG: pc.greater_equal(observed.column("born_us"), times.cutoff_us),
     }
-    verdict = pa.repeat(Verdict.CANDIDATE.value, looked.num_rows)
+    verdict = pa.repeat(Verdict.CANDIDATE.value, observed.num_rows)
     for name, condition in reversed(conditions.items()):  # the first match wins
         verdict = pc.if_else(condition, name.value, verdict)
     place = pc.index_in(paths, value_set=found.column("path"))
-    found_us = pc.min_element_wise(found.column("found_us").take(place), look.ended_us)
+    found_us = pc.min_element_wise(found.column("found_us").take(place), times.ended_us)
     found_us = pc.if_else(pc.equal(verdict, Verdict.CANDIDATE.value), found_us, 0)
     seen = pa.table(
-        [*(looked.column(name) for name in STORED_SCHEMA.names), verdict, found_us],
+        [*(observed.column(name) for name in STORED_SCHEMA.names), verdict, found_us],
         schema=JUDGED_SCHEMA,
     )
     return pa.concat_tables([seen, _unseen(committed.column("path"), paths)])
 
 
-def _unseen(committed: pa.ChunkedArray, looked: pa.ChunkedArray) -> pa.Table:
+def _unseen(committed: pa.ChunkedArray, observed: pa.ChunkedArray) -> pa.Table:
     """Return the objects referenced by commits but not observed."""
-    others = pc.unique(committed.filter(pc.invert(pc.is_in(committed, value_set=looked))))
+    others = pc.unique(committed.filter(pc.invert(pc.is_in(committed, value_set=observed))))
     others = others.filter(pc.match_substring_regex(others, WHOLE_PATH_PATTERN))
     zeros = pa.repeat(pa.scalar(0, pa.int64()), len(others))
     verdicts = pa.repeat(Verdict.UNSEEN.value, len(others))
@@ -92,10 +92,10 @@ def _unseen(committed: pa.ChunkedArray, looked: pa.ChunkedArray) -> pa.Table:
     return pa.table(columns, schema=JUDGED_SCHEMA)
 
 
-def is_due(judged: pa.Table, look: ObservationTimes) -> pa.ChunkedArray:
+def is_due(judged: pa.Table, times: ObservationTimes) -> pa.ChunkedArray:
     """Return whether this run deletes each object: see `rules.due`."""
     found_us = judged.column("found_us")
-    is_old = pc.less_equal(found_us, look.began_us - look.gap_us)
+    is_old = pc.less_equal(found_us, times.began_us - times.gap_us)
     return pc.and_(pc.greater(found_us, 0), is_old)
 
 
@@ -113,15 +113,15 @@ def is_freed(judged: pa.Table, old: pa.Table) -> pa.ChunkedArray:
 def is_remembered(judged: pa.Table, closed_before_us: int) -> pa.ChunkedArray:
     """Return whether the next run must know each object: see `rules.remembered`."""
     is_closed = _is_closed(judged, closed_before_us)
-    return pc.or_(is_candidate(judged), pc.xor(is_closed, _is_commit_named(judged)))
+    return pc.or_(is_candidate(judged), pc.xor(is_closed, _is_commit_referenced(judged)))
 
 
 def _is_closed(table: pa.Table, closed_before_us: int) -> pa.ChunkedArray:
     return pc.less(table.column("made_us"), closed_before_us)
 
 
-def _is_commit_named(table: pa.Table) -> pa.ChunkedArray:
-    return pc.is_in(table.column("verdict"), value_set=_COMMIT_NAMED)
+def _is_commit_referenced(table: pa.Table) -> pa.ChunkedArray:
+    return pc.is_in(table.column("verdict"), value_set=_COMMIT_REFERENCED)
 
 
 BUCKETS: Final = 256
@@ -129,7 +129,7 @@ BUDGET_BYTES: Final = 48 << 20
 """Size of the part of a table kept in memory."""
 
 
-class Scattered:
+class PartitionedTable:
     """A table with a column ``path``; many threads may add to it."""
 
     def __init__(
@@ -145,7 +145,6 @@ class Scattered:
         self._files: list[Path] = []
 
     def add(self, batches: Iterator[pa.RecordBatch]) -> None:
-        """Add the rows of all batches."""
         for batch in batches:
             with self._lock:
                 self._batches.append(batch.cast(self._schema))
@@ -163,13 +162,13 @@ class Scattered:
         assert self.is_small
         return pa.Table.from_batches(self._batches, self._schema)
 
-    def put_apart(self) -> None:
+    def partition(self) -> None:
         """Write all rows to buckets; no rows can be added afterwards."""
         if self._batches:
             self._spill()
 
     def bucket(self, number: int) -> pa.Table:
-        """Return the rows of one bucket, after `put_apart`; many threads may read."""
+        """Return the rows of one bucket, after `partition`; many threads may read."""
         return pa.Table.from_batches(
             [_read_batch(file, number) for file in self._files], self._schema
         )
@@ -192,22 +191,22 @@ Parts = Iterator[tuple[pa.Table, ...]]
 """Matching parts of several tables."""
 
 
-def buckets_of(*tables: Scattered) -> Parts:
+def buckets_of(*tables: PartitionedTable) -> Parts:
     """Yield the matching parts of tables; a single part if all tables are small."""
-    (parts,) = lanes_of(*tables, count=1)
+    (parts,) = parallel_buckets(*tables, count=1)
     return parts
 
 
-def lanes_of(*tables: Scattered, count: int) -> list[Parts]:
+def parallel_buckets(*tables: PartitionedTable, count: int) -> list[Parts]:
     """Like `buckets_of`, but in `count` parallel iterators; a single iterator for a single part."""
     if all(table.is_small for table in tables):
         return [iter([tuple(table.whole() for table in tables)])]
     for table in tables:
-        table.put_apart()
+        table.partition()
     return [_buckets(tables, range(first, BUCKETS, count)) for first in range(count)]
 
 
-def _buckets(tables: Iterable[Scattered], numbers: Iterable[int]) -> Parts:
+def _buckets(tables: Iterable[PartitionedTable], numbers: Iterable[int]) -> Parts:
     for number in numbers:
         yield tuple(table.bucket(number) for table in tables)
 

@@ -23,7 +23,7 @@ from lakebed.base.errors import LakebedError
 
 
 class GCError(LakebedError):
-    """Any error of garbage collection itself."""
+    """Base class of garbage collection errors."""
 
     kind: ClassVar[str] = "gc"
 

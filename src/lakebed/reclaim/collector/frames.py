@@ -17,7 +17,7 @@ from pyspark.sql.types import (
 )
 
 from lakebed.formats.object_paths import MADE_FROM, WHOLE_PATH_PATTERN
-from lakebed.reclaim.collector.rules import COMMIT_NAMED, ObservationTimes, Verdict
+from lakebed.reclaim.collector.rules import COMMIT_REFERENCED, ObservationTimes, Verdict
 
 PATHS: Final = StructType([StructField("path", StringType(), nullable=False)])
 """Paths of referenced objects; may contain duplicates."""
@@ -41,7 +41,7 @@ JUDGED: Final = StructType(
 )
 """Objects with the verdicts of an observation: `rules.Judged`, with 0 for no time."""
 
-_COMMIT_NAMED: Final = [verdict.value for verdict in COMMIT_NAMED]
+_COMMIT_REFERENCED: Final = [verdict.value for verdict in COMMIT_REFERENCED]
 
 _FACTS: Final = ("size", "born_us", "made_us", "committed", "held", "found_us")
 
@@ -52,33 +52,33 @@ def unknown(found: DataFrame, known: DataFrame, key: str) -> DataFrame:
     return found.join(known.select(key).hint("merge"), key, "left_anti")
 
 
-def looked_at(saved: DataFrame, listed: DataFrame, closed_before_us: int) -> DataFrame:
-    """Return the objects judged by an optimized run: see `rules.looked_at`."""
+def observed_objects(saved: DataFrame, listed: DataFrame, closed_before_us: int) -> DataFrame:
+    """Return the objects judged by an optimized run: see `rules.observed_objects`."""
     closed = saved.where(f.col("made_us") < closed_before_us)
     return listed.unionByName(closed.select(*STORED.names))
 
 
-def saved_commit_named(saved: DataFrame) -> DataFrame:
-    """Return the paths referenced by known commits: see `rules.saved_commit_named`."""
-    return saved.where(f.col("verdict").isin(_COMMIT_NAMED)).select("path")
+def saved_commit_referenced(saved: DataFrame) -> DataFrame:
+    """Return the paths referenced by known commits: see `rules.saved_commit_referenced`."""
+    return saved.where(f.col("verdict").isin(_COMMIT_REFERENCED)).select("path")
 
 
 def judge(
-    looked: DataFrame,
+    observed: DataFrame,
     *,
     committed: DataFrame,
     held: DataFrame,
     saved: DataFrame,
-    look: ObservationTimes,
+    times: ObservationTimes,
 ) -> DataFrame:
     """Return objects with their verdicts, as `JUDGED`: see `rules.judge`.
 
-    `looked` are objects as `STORED`, `saved` the objects in the state as `JUDGED`, the others
+    `observed` are objects as `STORED`, `saved` the objects in the state as `JUDGED`, the others
     `PATHS`.
     """
     found = saved.where(f.col("found_us") > 0)
     together = (
-        _facts(looked, size=f.col("size"), born_us=f.col("born_us"), made_us=f.col("made_us"))
+        _facts(observed, size=f.col("size"), born_us=f.col("born_us"), made_us=f.col("made_us"))
         .unionByName(_facts(committed, committed=f.lit(1)))
         .unionByName(_facts(held, held=f.lit(1)))
         .unionByName(_facts(found, found_us=f.col("found_us")))
@@ -90,12 +90,12 @@ def judge(
         f.when(~is_seen, Verdict.UNSEEN.value)
         .when(f.col("committed").isNotNull(), Verdict.COMMITTED.value)
         .when(f.col("held").isNotNull(), Verdict.HELD.value)
-        .when(f.col("born_us") >= look.cutoff_us, Verdict.YOUNG.value)
+        .when(f.col("born_us") >= times.cutoff_us, Verdict.YOUNG.value)
         .otherwise(Verdict.CANDIDATE.value)
     )
     found_us = f.when(
         f.col("verdict") == Verdict.CANDIDATE.value,
-        f.least(f.col("found_us"), f.lit(look.ended_us)),
+        f.least(f.col("found_us"), f.lit(times.ended_us)),
     ).otherwise(0)
     return (
         grouped.where(is_seen | (f.col("committed").isNotNull() & is_object))
@@ -119,9 +119,9 @@ def _facts(frame: DataFrame, **facts: Column) -> DataFrame:
     return frame.select("path", *columns)
 
 
-def is_due(look: ObservationTimes) -> Column:
+def is_due(times: ObservationTimes) -> Column:
     """Return whether this run deletes an object of `JUDGED`: see `rules.due`."""
-    return (f.col("found_us") > 0) & (f.col("found_us") <= look.began_us - look.gap_us)
+    return (f.col("found_us") > 0) & (f.col("found_us") <= times.began_us - times.gap_us)
 
 
 def with_freed(judged: DataFrame, old: DataFrame | None) -> DataFrame:
@@ -136,5 +136,5 @@ def with_freed(judged: DataFrame, old: DataFrame | None) -> DataFrame:
 def is_remembered(closed_before_us: int) -> Column:
     """Return whether the next run must know an object: see `rules.remembered`."""
     is_closed = f.col("made_us") < closed_before_us
-    is_committed = f.col("verdict").isin(_COMMIT_NAMED)
+    is_committed = f.col("verdict").isin(_COMMIT_REFERENCED)
     return (f.col("verdict") == Verdict.CANDIDATE.value) | (is_closed != is_committed)

@@ -21,7 +21,7 @@ import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 from lakebed.base.errors import LakebedError
 from lakebed.base.leases import RENEWALS, Lease, LeaseTable, heartbeat_thread
@@ -44,8 +44,8 @@ from lakebed.reclaim.collector.report import (
     Progress,
     RunSummary,
     add_up_swept,
-    noting_failure,
     prune,
+    recording_failure,
     remove_files,
 )
 from lakebed.reclaim.collector.rules import ObservationTimes, Verdict
@@ -59,7 +59,7 @@ _RETRY_SECONDS: Final = 1.0
 class ServerSide(LeaseTable, Protocol):
     """The server's part of a run; `lakebed.clients.garbage.server` calls it by HTTP."""
 
-    def expire(self, unique_id: str, *, max_share: float, dry_run: bool) -> dict[str, Any]:
+    def expire(self, unique_id: str, *, max_share: float, dry_run: bool) -> dict[str, object]:
         """Mark and expire commits by the rules of the repository; return counts."""
 
     def prepare(self, unique_id: str) -> GCRunID:
@@ -73,12 +73,12 @@ class ServerSide(LeaseTable, Protocol):
     def check_still_there(self, unique_id: str, run_id: GCRunID) -> None:
         """Check that the same repository still exists, and that the caller may collect."""
 
-    def give_lease_back(self, holder: str, *, is_good: bool, next_us: int) -> None:
+    def end_run(self, holder: str, *, is_good: bool, next_us: int) -> None:
         """Release the lease; report the outcome and when the next run is useful."""
 
 
 @dataclass(slots=True)
-class Ending:
+class RunOutcome:
     """Outcome of a run, reported at its end."""
 
     is_good: bool = False
@@ -108,21 +108,21 @@ class RunLease:
         self._say = say
 
     @contextmanager
-    def held(self) -> Iterator[Ending]:
+    def hold(self) -> Iterator[RunOutcome]:
         """Hold the lease; at the end, report the outcome of the run.
 
         Raises:
             Busy: Another run is in progress, or has just died: a later try finds out.
         """
         self._take()
-        ending = Ending()
+        outcome = RunOutcome()
         try:
-            with heartbeat_thread(self._beat, every_seconds=self._lease.seconds / RENEWALS):
-                yield ending
+            with heartbeat_thread(self._renew, every_seconds=self._lease.seconds / RENEWALS):
+                yield outcome
         finally:
             with suppress(LakebedError):  # it expires, and is taken over
-                self._server.give_lease_back(
-                    self._lease.holder, is_good=ending.is_good, next_us=ending.next_us
+                self._server.end_run(
+                    self._lease.holder, is_good=outcome.is_good, next_us=outcome.next_us
                 )
 
     def check(self) -> None:
@@ -146,7 +146,7 @@ class RunLease:
                 has_waited = True
             self._runtime.sleep(_RETRY_SECONDS)
 
-    def _beat(self) -> bool:
+    def _renew(self) -> bool:
         try:
             return self._lease.renew()  # `check` detects a lost lease, too
         except LakebedError as error:
@@ -207,10 +207,10 @@ class CollectorJob:
         """
         _check(options)
         # A dry run too: a server removes the files of its previous run after the next.
-        with self._lease.held() as ending:
+        with self._lease.hold() as outcome:
             summary = self._run(options)
             if not options.dry_run:
-                ending.is_good, ending.next_us = summary.success, _of_use_from_us(summary)
+                outcome.is_good, outcome.next_us = summary.success, _useful_from_us(summary)
             return summary
 
     def _run(self, options: CollectorOptions) -> RunSummary:
@@ -219,7 +219,7 @@ class CollectorJob:
         self._note("Server: snapshotting referenced objects…")
         manifest = self._prepare()
         run_id, executor = manifest.run.run_id, self._executor.name
-        with noting_failure(self._storage, run_id, executor) as progress:
+        with recording_failure(self._storage, run_id, executor) as progress:
             return self._run_prepared(saved, manifest, options, commits, progress)
 
     def _run_prepared(
@@ -230,10 +230,10 @@ class CollectorJob:
         commits: dict[str, object],
         progress: Progress,
     ) -> RunSummary:
-        look = _look(manifest, options)
+        times = _observation_times(manifest, options)
         optimized = not options.clean and rules.may_optimize(
             saved.state,
-            began_us=look.began_us,
+            began_us=times.began_us,
             repository_uids=repository_uids(manifest),
             expired_ids=manifest.run.expired_ids,
         )
@@ -243,7 +243,7 @@ class CollectorJob:
         judging = Judging(
             manifest=manifest,
             state=saved.state,
-            look=look,
+            times=times,
             # The state lacks references from old commits to objects known to stay.
             optimized=optimized and not old,
             old=old,
@@ -265,9 +265,9 @@ class CollectorJob:
         )
         self._note(f"{summary.due} objects to delete, {summary.waiting} pending confirmation")
         if not options.dry_run:
-            self._check_brakes(saved, judging, summary, options)
+            self._check_limits(saved, judging, summary, options)
             progress.has_begun = True
-            summary = self._act(saved, judging, findings, summary)
+            summary = self._sweep_and_save(saved, judging, findings, summary)
         self._storage.block.put(
             self._storage.file(summary.run_id, SUMMARY_NAME), [summary.encode()]
         )
@@ -286,11 +286,10 @@ class CollectorJob:
             self._note(f"Removed the files of {count} old runs")
 
     def _note(self, line: str) -> None:
-        """Report a step of the run."""
         _LOGGER.info("%s: %s", self._storage.namespace, line)
         self._say(line)
 
-    def _check_brakes(
+    def _check_limits(
         self, saved: SavedState, judging: Judging, summary: RunSummary, options: CollectorOptions
     ) -> None:
         """Check that the due objects may be deleted."""
@@ -304,7 +303,7 @@ class CollectorJob:
         self._server.check_still_there(manifest.run.unique_id, summary.run_id)
         self._lease.check()
 
-    def _act(
+    def _sweep_and_save(
         self, saved: SavedState, judging: Judging, findings: Findings, summary: RunSummary
     ) -> RunSummary:
         """Delete the due objects, and save the state for the next run."""
@@ -315,15 +314,15 @@ class CollectorJob:
             left_closed = self._executor.count_made_before(
                 summary.run_id, failed, judging.closed_before_us
             )
-        closed = (known.objects_closed if known is not None else 0) - findings.going("closed")
+        closed = (known.objects_closed if known is not None else 0) - findings.due_in("closed")
         saved.replace(
             GCState(
                 run_id=summary.run_id,
                 repository_uids=repository_uids(manifest),
                 began_us=manifest.run.began_us,
                 closed_before_us=judging.closed_before_us,
-                objects_closed=closed + findings.staying("closing") + left_closed,
-                objects_open=findings.staying("open")
+                objects_closed=closed + findings.kept_in("closing") + left_closed,
+                objects_open=findings.kept_in("open")
                 + summary.failed
                 + summary.locked
                 - left_closed,
@@ -426,7 +425,7 @@ def _check(options: CollectorOptions) -> None:
         )
 
 
-def _look(manifest: GCManifest, options: CollectorOptions) -> ObservationTimes:
+def _observation_times(manifest: GCManifest, options: CollectorOptions) -> ObservationTimes:
     """Return the times of a run.
 
     Raises:
@@ -448,7 +447,7 @@ def _look(manifest: GCManifest, options: CollectorOptions) -> ObservationTimes:
     )
 
 
-def _of_use_from_us(summary: RunSummary) -> int:
+def _useful_from_us(summary: RunSummary) -> int:
     """Return the time before which no run would delete anything; 0 if unknown.
 
     Held objects may become garbage at any time. New objects must age first; marked commits must
@@ -465,7 +464,7 @@ def _of_use_from_us(summary: RunSummary) -> int:
 def _summary(
     judging: Judging, options: CollectorOptions, findings: Findings, executor: str
 ) -> RunSummary:
-    manifest, look = judging.manifest, judging.look
+    manifest, times = judging.manifest, judging.times
     due, due_bytes = findings.of(DUE_LABEL)
     garbage, garbage_bytes = findings.of(Verdict.CANDIDATE)
     freed, freed_bytes = findings.of(FREED_LABEL)
@@ -476,8 +475,8 @@ def _summary(
         executor=executor,
         dry_run=options.dry_run,
         assume_quiet=options.assume_quiet,
-        began_us=look.began_us,
-        cutoff_us=min(look.cutoff_us, look.began_us),
+        began_us=times.began_us,
+        cutoff_us=min(times.cutoff_us, times.began_us),
         looked_at=sum(count.objects for count in findings.totals),
         listed=findings.listed,
         ranges_read=findings.ranges_read,
@@ -489,7 +488,7 @@ def _summary(
         waiting_bytes=garbage_bytes + freed_bytes,
         freed=freed,
         freed_bytes=freed_bytes,
-        next_us=look.ended_us + look.gap_us,
+        next_us=times.ended_us + times.gap_us,
         due=due,
         due_bytes=due_bytes,
         deleted=0,

@@ -19,11 +19,8 @@ class Judging:
     """Input of judging."""
 
     manifest: GCManifest
-    """The files prepared by the server."""
     state: GCState | None
-    """The state of the previous run."""
-    look: ObservationTimes
-    """The times of this run."""
+    times: ObservationTimes
     optimized: bool
     """Whether to use the state instead of reading and listing everything."""
     quiet: bool
@@ -52,7 +49,7 @@ class Judging:
         In an optimized run they stay closed even if the server's times were increased: the run does
         not list them.
         """
-        return max(self.look.closed_before_us, self.listed_from_us)
+        return max(self.times.closed_before_us, self.listed_from_us)
 
     @property
     def rows_of_files(self) -> int:
@@ -107,7 +104,7 @@ class Findings:
         """Number of objects from listings; the state has the objects of closed partitions."""
         return sum(count.objects for count in self.totals if count.stage != "closed")
 
-    def staying(self, stage: str) -> int:
+    def kept_in(self, stage: str) -> int:
         """Return the number of objects of a stage not deleted by this run."""
         return sum(
             count.objects
@@ -115,7 +112,7 @@ class Findings:
             if count.stage == stage and count.verdict != DUE_LABEL
         )
 
-    def going(self, stage: str) -> int:
+    def due_in(self, stage: str) -> int:
         """Return the number of objects of a stage deleted by this run."""
         return sum(
             count.objects
@@ -128,7 +125,6 @@ class Executor(Protocol):
     """Reads, lists and deletes for a run. All methods raise `LakebedError`."""
 
     name: str
-    """Name in reports."""
 
     def judge(self, judging: Judging) -> Findings:
         """Judge every object, and write the results.

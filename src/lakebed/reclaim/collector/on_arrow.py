@@ -1,16 +1,16 @@
 """A run in this process, without Spark and Java: column by column, in bounded memory.
 
 Files are read and written, folders listed and objects deleted by the functions that Spark executors
-run. Instead of a shuffle, rows are partitioned by path and judged bucket by bucket (`Scattered`).
-So memory does not depend on the number of objects; it grows with the number of commits and ranges,
-by their ids.
+run. Instead of a shuffle, rows are partitioned by path and judged bucket by bucket. So memory does
+not depend on the number of objects; it grows with the number of commits and ranges, by their ids.
 """
 
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -19,7 +19,13 @@ from lakebed.base.runtime import Runtime
 from lakebed.formats.gc_files import GC_SCHEMAS, GCFile, GCFileKind, GCManifest, GCRunID
 from lakebed.formats.gc_state import GC_RESULT_SCHEMAS, GCResultFile, GCResultKind, GCState
 from lakebed.reclaim.collector import columns
-from lakebed.reclaim.collector.columns import BUDGET_BYTES, Parts, Scattered, buckets_of, lanes_of
+from lakebed.reclaim.collector.columns import (
+    BUDGET_BYTES,
+    PartitionedTable,
+    Parts,
+    buckets_of,
+    parallel_buckets,
+)
 from lakebed.reclaim.collector.errors import MissingHistory, MissingRange
 from lakebed.reclaim.collector.executors.delete import delete_due
 from lakebed.reclaim.collector.executors.list import (
@@ -54,7 +60,7 @@ from lakebed.reclaim.collector.storage import Storage
 _AT_ONCE: Final = 8
 """Number of files read, or folders of a cloud listed, at the same time."""
 
-_LANES: Final = 2
+_JUDGING_THREADS: Final = 2
 """Number of judging threads: Arrow releases the GIL while it works."""
 
 
@@ -133,12 +139,12 @@ class _Reader:
         """Return the rows of one kind written by a run."""
         return read_results(self.storage, run_id, kind)(_naming(of_kind(files, kind)))
 
-    def read_held(self, manifest: GCManifest, to: Scattered) -> None:
+    def read_held(self, manifest: GCManifest, to: PartitionedTable) -> None:
         """Add the paths referenced by staging, links and open uploads to a table."""
         files = manifest.of_kind(GCFileKind.UPLOADS) + manifest.of_kind(GCFileKind.STAGED)
         self.map(read_prepared_paths(self.storage, manifest.run.run_id), _naming(files), to)
 
-    def list_objects(self, partitions: pa.ChunkedArray, to: Scattered) -> None:
+    def list_objects(self, partitions: pa.ChunkedArray, to: PartitionedTable) -> None:
         """Add the objects of partitions to a table."""
         folders = _each(pa.table({"folder": partitions}))
         # Reading file metadata on a disk is CPU work under the GIL: eight threads take a quarter
@@ -150,7 +156,7 @@ class _Reader:
         self,
         transform: Transform,
         rows: Iterable[pa.RecordBatch],
-        to: Scattered,
+        to: PartitionedTable,
         *,
         limit: int = _AT_ONCE,
     ) -> None:
@@ -169,10 +175,10 @@ class _Tables:
     """Everything known about paths, in a table for each kind."""
 
     def __init__(self, folder: Path, runtime: Runtime, budget_bytes: int) -> None:
-        def table(name: str, schema: pa.Schema) -> Scattered:
-            return Scattered(folder, name, schema, runtime, budget_bytes=budget_bytes)
+        def table(name: str, schema: pa.Schema) -> PartitionedTable:
+            return PartitionedTable(folder, name, schema, runtime, budget_bytes=budget_bytes)
 
-        self.looked = table("looked", STORED_SCHEMA)
+        self.observed = table("looked", STORED_SCHEMA)
         self.committed = table("committed", columns.PATHS_SCHEMA)
         self.held = table("held", columns.PATHS_SCHEMA)
         self.found = table("found", columns.FOUND_SCHEMA)
@@ -195,7 +201,7 @@ class _ArrowJudging:
         new_ranges = self._new_ranges(known_ranges)
         self._read_all(new_ranges)
         old_ranges = self._read_old(new_ranges)
-        rows = self._judge_all()
+        rows = [row for batch in self._judge_all() for row in batch.to_pylist()]
         files = as_files(row["file"] for row in rows if row["file"] is not None)
         all_ranges = pa.table({"range_id": pa.chunked_array([*known_ranges.chunks, new_ranges])})
         return Findings(
@@ -257,9 +263,9 @@ class _ArrowJudging:
                 transform, _each(pa.table({"range_id": ranges})), self._tables.committed
             )
         except MissingRange as missing:
-            raise self._whose(missing) from missing
+            raise self._missing_history(missing) from missing
 
-    def _whose(self, missing: MissingRange) -> MissingHistory:
+    def _missing_history(self, missing: MissingRange) -> MissingHistory:
         """Find a commit with a missing range, which takes a while."""
         repository = self._judging.manifest.run.repository
         transform = find_range(self._storage, repository, missing.range_id)
@@ -295,48 +301,48 @@ class _ArrowJudging:
             list_partitions(self._storage, judging.listed_from_us),
             _each(pa.table({"folder": branches})),
         )
-        reader.list_objects(partitions, self._tables.looked)
+        reader.list_objects(partitions, self._tables.observed)
 
     def _remember(self, saved: pa.Table) -> None:
         tables, known = self._tables, self._judging.known
         tables.found.add(_batches(columns.saved_found(saved)))
         if known is not None:
-            tables.committed.add(_batches(columns.saved_commit_named(saved)))
-            tables.looked.add(_batches(columns.saved_closed(saved, known.closed_before_us)))
+            tables.committed.add(_batches(columns.saved_commit_referenced(saved)))
+            tables.observed.add(_batches(columns.saved_closed(saved, known.closed_before_us)))
 
     def _saved(self, state: GCState, kind: GCResultKind) -> Batches:
         return self._reader.results(state.run_id, state.files, kind)
 
     # Verdicts
 
-    def _judge_all(self) -> list[dict[str, Any]]:
+    def _judge_all(self) -> Batches:
         """Judge all objects; return the files and the totals."""
         tables = self._tables
         write = write_judged(self._storage, self._judging.run_id)
         written = self._reader.runtime.map_parallel(
             lambda parts: list(write(self._labelled(parts))),
-            lanes_of(
-                tables.looked,
+            parallel_buckets(
+                tables.observed,
                 tables.committed,
                 tables.held,
                 tables.found,
                 tables.old,
-                count=_LANES,
+                count=_JUDGING_THREADS,
             ),
         )
-        return [row for batches in written for batch in batches for row in batch.to_pylist()]
+        return chain.from_iterable(written)
 
     def _labelled(self, parts: Parts) -> Batches:
         """Yield judged objects as input of `write_judged`."""
         judging = self._judging
-        for looked, committed, held, found, old in parts:
+        for observed, committed, held, found, old in parts:
             judged = columns.judge(
-                looked, committed=committed, held=held, found=found, look=judging.look
+                observed, committed=committed, held=held, found=found, times=judging.times
             )
             is_due = (
                 columns.is_candidate(judged)
                 if judging.quiet
-                else columns.is_due(judged, judging.look)
+                else columns.is_due(judged, judging.times)
             )
             is_remembered = columns.is_remembered(judged, judging.closed_before_us)
             labelled = (

@@ -96,9 +96,9 @@ class _SparkJudging:
             range_id = MissingRange.id_in(failed)
             if range_id is None:
                 raise
-            raise self._whose(range_id) from failed
+            raise self._missing_history(range_id) from failed
 
-    def _whose(self, range_id: str) -> MissingHistory:
+    def _missing_history(self, range_id: str) -> MissingHistory:
         """Find a commit with a missing range, which takes a while."""
         with explained():
             (found,) = self._sources.naming(self._manifest, range_id).take(1)
@@ -156,19 +156,19 @@ class _SparkJudging:
         committed = sources.named_by_ranges(
             self._read(new_ranges, GCResultKind.RANGES), self._entries
         )
-        looked = sources.listed(
+        observed = sources.listed(
             repository_uids(self._manifest), self._judging.listed_from_us, self._objects
         )
         if self._known is not None:
-            committed = committed.unionByName(frames.saved_commit_named(saved))
-            looked = frames.looked_at(saved, looked, self._known.closed_before_us)
+            committed = committed.unionByName(frames.saved_commit_referenced(saved))
+            observed = frames.observed_objects(saved, observed, self._known.closed_before_us)
         held = sources.held(self._manifest)
         return frames.judge(
-            looked, committed=committed, held=held, saved=saved, look=self._judging.look
+            observed, committed=committed, held=held, saved=saved, times=self._judging.times
         )
 
     def _write_judged(self, judged: DataFrame) -> DataFrame:
-        is_due = frames.is_due(self._judging.look)
+        is_due = frames.is_due(self._judging.times)
         if self._judging.quiet:
             is_due = f.col("verdict") == Verdict.CANDIDATE.value
         is_unseen = f.col("verdict") == Verdict.UNSEEN.value

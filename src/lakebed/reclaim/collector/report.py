@@ -99,16 +99,14 @@ class RunSummary:
     executor: str = "spark"
     """``spark``, ``arrow`` (the command itself) or `SERVER`."""
     counts: tuple[GCResultFile, ...] = ()
-    """Counts by branch."""
     swept: tuple[GCResultFile, ...] = ()
-    """Results of the deletions."""
     left_alone: str = ""
     """Namespace in lakeFS whose objects are kept until they are adopted."""
     commits: dict[str, Any] = field(default_factory=dict)
     """Counts of expired commits or, for a dry run, of commits that would expire; see
     `expireCommits` of the API."""
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, object]:
         return asdict(self)
 
     def encode(self) -> bytes:
@@ -128,7 +126,6 @@ class RunSummary:
         )
 
     def _of_commits(self) -> str:
-        """Return the sentence on expired commits and the objects freed."""
         names = ("expired", "waiting", "marked") if self.dry_run else ("expired",)
         commits = sum(self.commits.get(name, 0) for name in names)
         if not commits:
@@ -178,7 +175,7 @@ class Progress:
 
 
 @contextmanager
-def noting_failure(storage: Storage, run_id: GCRunID, executor: str) -> Iterator[Progress]:
+def recording_failure(storage: Storage, run_id: GCRunID, executor: str) -> Iterator[Progress]:
     """Write the reason to the storage if a run ends early; the error is raised."""
     progress = Progress()
     try:
@@ -237,7 +234,7 @@ def _read_result(storage: Storage, run_id: GCRunID, file: GCResultFile) -> pa.Ta
     return decode_result(storage.block.read(address), file.kind, file.content_id, file=str(address))
 
 
-def read_summary(storage: Storage, run_id: GCRunID) -> dict[str, Any] | None:
+def read_summary(storage: Storage, run_id: GCRunID) -> RunSummary | None:
     """Return the figures of a run, or None if it did not finish.
 
     Raises:
@@ -248,9 +245,7 @@ def read_summary(storage: Storage, run_id: GCRunID) -> dict[str, Any] | None:
         data = storage.block.read(address)
     except ObjectNotFound:
         return None
-    found: dict[str, Any] = load_json(data, file=str(address))
-    read_record(RunSummary, found, file=str(address))
-    return found
+    return read_record(RunSummary, load_json(data, file=str(address)), file=str(address))
 
 
 def run_ids(storage: Storage) -> Iterator[GCRunID]:
@@ -260,14 +255,13 @@ def run_ids(storage: Storage) -> Iterator[GCRunID]:
         yield GCRunID(name)
 
 
-def counts_by_branch(storage: Storage, summary: dict[str, Any]) -> list[dict[str, Any]]:
+def counts_by_branch(storage: Storage, summary: RunSummary) -> list[dict[str, Any]]:
     """Return the number of objects of each verdict in a run, by branch."""
-    run_id = GCRunID(summary["run_id"])
     tables = [GC_RESULT_SCHEMAS[GCResultKind.COUNTS].empty_table()]
-    for file in summary["counts"]:
-        table = _read_result(storage, run_id, GCResultFile(**file | {"kind": GCResultKind.COUNTS}))
+    for file in summary.counts:
+        table = _read_result(storage, summary.run_id, file)
         tables = [add_up([*tables, table], ["branch", "verdict", "stage"])]
-    found: list[dict[str, Any]] = add_up(tables, ["branch", "verdict"]).to_pylist()
+    found = add_up(tables, ["branch", "verdict"]).to_pylist()
     return sorted(found, key=lambda each: (each["branch"], each["verdict"]))
 
 
@@ -300,8 +294,8 @@ def thin_out(storage: Storage, run_id: GCRunID) -> None:
     """
     storage.check_owner()
     summary = read_summary(storage, run_id)
-    if summary is not None and summary.get("executor") == SERVER:
-        did_something = summary["deleted"] or summary["failed"]
+    if summary is not None and summary.executor == SERVER:
+        did_something = summary.deleted or summary.failed
         remove_files(storage, run_id, keep=_REPORT if did_something else ())
 
 

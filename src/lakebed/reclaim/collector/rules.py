@@ -35,7 +35,7 @@ from lakebed.reclaim.collector.errors import TooMuchGarbage
 
 _LOGGER: Final = logging.getLogger(__name__)
 
-BRAKE_OBJECTS_MIN: Final = 1000
+UNCHECKED_OBJECTS_MAX: Final = 1000
 """Up to this number of objects are deleted regardless of their share."""
 
 
@@ -59,7 +59,7 @@ class Verdict(StrEnum):
     and lost objects restored), it stays."""
 
 
-COMMIT_NAMED: Final = frozenset({Verdict.COMMITTED, Verdict.UNSEEN})
+COMMIT_REFERENCED: Final = frozenset({Verdict.COMMITTED, Verdict.UNSEEN})
 """Verdicts on objects referenced by commit records, listed or not."""
 
 
@@ -106,11 +106,9 @@ class State:
     """Owners of the observed objects: the repository, and earlier repositories whose refs it
     restored."""
     began_us: int
-    """Start of the preparation."""
     closed_before_us: int
     """Partitions created earlier are closed."""
     commits: frozenset[str]
-    """The known commit records."""
     objects: Mapping[str, Judged]
     """By path; see `remembered`."""
     expired_ids: tuple[str, ...] = ()
@@ -164,7 +162,7 @@ def stored_object(path: str, *, size: int, mtime_us: int) -> ScannedObject | Non
     return ScannedObject(path, size, max(parts.issued_us, mtime_us), parts.made_us)
 
 
-class SavedLook(Protocol):
+class SavedObservation(Protocol):
     """The state of the previous run, as read by `may_optimize`."""
 
     @property
@@ -181,7 +179,7 @@ class SavedLook(Protocol):
 
 
 def may_optimize(
-    saved: SavedLook | None,
+    saved: SavedObservation | None,
     *,
     began_us: int,
     repository_uids: Collection[str],
@@ -210,12 +208,12 @@ def is_closed(stored: ScannedObject, state: State) -> bool:
     return stored.made_us < state.closed_before_us
 
 
-def due(judged: Iterable[Judged], look: ObservationTimes) -> list[Judged]:
+def due(judged: Iterable[Judged], times: ObservationTimes) -> list[Judged]:
     """Return the candidates deleted by this run: an earlier run found them long enough ago."""
     return [
         one
         for one in judged
-        if one.found_us is not None and look.began_us - one.found_us >= look.gap_us
+        if one.found_us is not None and times.began_us - one.found_us >= times.gap_us
     ]
 
 
@@ -230,11 +228,11 @@ def check_share(due_count: int, known_count: int, *, max_share: float) -> None:
     Raises:
         TooMuchGarbage: The share is too large; nothing was deleted.
     """
-    if due_count > BRAKE_OBJECTS_MIN and due_count > max_share * known_count:
+    if due_count > UNCHECKED_OBJECTS_MAX and due_count > max_share * known_count:
         raise TooMuchGarbage(due_count, known_count, max_share)
 
 
-def looked_at(state: State, listed: Iterable[ScannedObject]) -> Iterator[ScannedObject]:
+def observed_objects(state: State, listed: Iterable[ScannedObject]) -> Iterator[ScannedObject]:
     """Yield the objects judged by an optimized run.
 
     They are the listed objects of open partitions, and the state's objects of closed partitions.
@@ -245,19 +243,19 @@ def looked_at(state: State, listed: Iterable[ScannedObject]) -> Iterator[Scanned
             yield judged.stored
 
 
-def saved_commit_named(state: State) -> set[str]:
+def saved_commit_referenced(state: State) -> set[str]:
     """Return the paths in open partitions that known commits reference."""
     objects = state.objects.values()
-    return {judged.stored.path for judged in objects if judged.verdict in COMMIT_NAMED}
+    return {judged.stored.path for judged in objects if judged.verdict in COMMIT_REFERENCED}
 
 
 def judge(
-    looked: Iterable[ScannedObject],
+    observed: Iterable[ScannedObject],
     *,
     committed: AbstractSet[str],
     held: AbstractSet[str],
     state: State | None,
-    look: ObservationTimes,
+    times: ObservationTimes,
 ) -> Iterator[Judged]:
     """Yield objects with their verdicts, and committed objects that were not listed.
 
@@ -265,31 +263,31 @@ def judge(
     uploads. Candidates keep the time of finding in the previous run's `state`.
     """
     unseen = set(committed)
-    for stored in looked:
+    for stored in observed:
         unseen.discard(stored.path)
         if stored.path in committed:
             yield Judged(stored, Verdict.COMMITTED)
         elif stored.path in held:
             yield Judged(stored, Verdict.HELD)
-        elif stored.born_us >= look.cutoff_us:
+        elif stored.born_us >= times.cutoff_us:
             yield Judged(stored, Verdict.YOUNG)
         else:
-            yield Judged(stored, Verdict.CANDIDATE, _found_us(stored, state, look))
+            yield Judged(stored, Verdict.CANDIDATE, _found_us(stored, state, times))
     for path in unseen:
         parts = ObjectPath.parse(path)
         if parts is not None:
             yield Judged(ScannedObject(path, 0, 0, parts.made_us), Verdict.UNSEEN)
 
 
-def _found_us(stored: ScannedObject, state: State | None, look: ObservationTimes) -> int:
+def _found_us(stored: ScannedObject, state: State | None, times: ObservationTimes) -> int:
     """Return when a candidate was first found; now, if it is new.
 
     Also now if the saved time is in the future: the clock was ahead, so its age is unknown.
     """
     before = state.objects.get(stored.path) if state is not None else None
     if before is None or before.found_us is None:
-        return look.ended_us
-    return min(before.found_us, look.ended_us)
+        return times.ended_us
+    return min(before.found_us, times.ended_us)
 
 
 def next_state(
@@ -299,17 +297,17 @@ def next_state(
     repository_uids: AbstractSet[str],
     commits: AbstractSet[str],
     state: State | None,
-    look: ObservationTimes,
+    times: ObservationTimes,
 ) -> State:
     """Return the state for the next run, after the sweep.
 
     Closed partitions of the `state` used by an optimized run stay closed even if the server's times
     were increased.
     """
-    closed_before_us = max(look.closed_before_us, state.closed_before_us if state else 0)
+    closed_before_us = max(times.closed_before_us, state.closed_before_us if state else 0)
     after = State(
         repository_uids=frozenset(repository_uids),
-        began_us=look.began_us,
+        began_us=times.began_us,
         closed_before_us=closed_before_us,
         commits=frozenset(commits),
         objects={},
@@ -331,4 +329,4 @@ def remembered(judged: Judged, state: State) -> bool:
     """
     if judged.verdict is Verdict.CANDIDATE:
         return True
-    return is_closed(judged.stored, state) is not (judged.verdict in COMMIT_NAMED)
+    return is_closed(judged.stored, state) is not (judged.verdict in COMMIT_REFERENCED)

@@ -26,9 +26,9 @@ from lakebed.block import (
     open_block,
 )
 from lakebed.formats import OWNER_PATH, decode_owner
-from lakebed.formats.gc_files import GCAdopted, GCMark, GCRunID
+from lakebed.formats.gc_files import GCAdopted, GCMarker, GCRunID
 from lakebed.formats.gc_state import GCState, decode_state, encode_state
-from lakebed.formats.layout import gc_path, mark_path, state_path
+from lakebed.formats.layout import gc_path, marker_path, state_path
 from lakebed.reclaim.collector.errors import InvalidOption, NotTheOwner, Overtaken, WrongStorage
 from lakebed.reclaim.collector.rules import is_adopted
 
@@ -89,14 +89,14 @@ class Storage:
                 raise NotTheOwner(str(namespace), self.repository_uid, owner.unique_id)
 
 
-class MarkingServer(Protocol):
+class MarkerServer(Protocol):
     """A server that writes a marker into its storage, to identify the storage."""
 
-    def mark(self) -> tuple[GCMark, Path | None]:
+    def mark(self) -> tuple[GCMarker, Path | None]:
         """Write a marker; return it, and the folder if the storage is on the server's own disk."""
 
 
-def open_storage(server: MarkingServer, settings: BlockSettings | None = None) -> Storage:
+def open_storage(server: MarkerServer, settings: BlockSettings | None = None) -> Storage:
     """Return the storage of a repository, verified to be the server's.
 
     `server` writes a marker to its storage, which must be found here. Without `settings`, the
@@ -113,14 +113,14 @@ def open_storage(server: MarkingServer, settings: BlockSettings | None = None) -
 
 
 def find_storage(
-    mark: GCMark, local_root: Path | None, settings: BlockSettings | None = None
+    mark: GCMarker, local_root: Path | None, settings: BlockSettings | None = None
 ) -> Storage:
     """Return the storage that contains a server's marker; raises as `open_storage` does."""
     namespace = Namespace.parse(mark.storage_namespace)
     if settings is None:
         settings = block_settings(namespace, local_root=local_root, environ=os.environ)
     storage = Storage(settings, namespace, mark.unique_id, mark.versions)
-    if _found(storage, namespace.address(mark_path(mark))) != mark.nonce.encode():
+    if _found(storage, namespace.address(marker_path(mark))) != mark.nonce.encode():
         raise WrongStorage(
             f"the marker just written by the server to {namespace} is missing here: this is not the"
             f" server's storage{_hint(settings)}"

@@ -20,7 +20,7 @@ _REF_TEMPLATE: Final = "#/components/schemas/{name}"
 def describe(routes: Iterable[Route], *, base_path: str) -> dict[str, Any]:
     """Return the OpenAPI document of some routes."""
     described = list(routes)
-    types = [Error]
+    types: list[object] = [Error]
     for route in described:
         types += [each for each in (route.body, route.answer) if each is not None]
     schemas, components = msgspec.json.schema_components(types, ref_template=_REF_TEMPLATE)

@@ -90,7 +90,7 @@ def run(
     from lakebed.reclaim.collector.report import counts_by_branch  # slow to import
 
     with _opened(session, repository.repository, local_root) as (_, storage):
-        branches = counts_by_branch(storage, summary.as_dict())
+        branches = counts_by_branch(storage, summary)
     if session.output.as_json:
         session.output.record({**summary.as_dict(), "branches": branches})
     else:
@@ -189,9 +189,9 @@ def show(
             raise Misuse(f"{repository} has no finished run {run_id}: see `lakebed gc runs`")
         branches = counts_by_branch(storage, summary)
     if session.output.as_json:
-        session.output.record({**summary, "branches": branches})
+        session.output.record({**summary.as_dict(), "branches": branches})
         return
-    session.output.record(_shown(summary))
+    session.output.record(_shown(summary.as_dict()))
     session.output.table(
         branches,
         [

@@ -84,7 +84,6 @@ def list_partitions(storage: Storage, closed_before_us: int) -> Transform:
 
 
 def _open(names: Iterable[str], closed_before_us: int) -> Iterator[str]:
-    """Yield the names of open partitions."""
     for name in names:
         made_us = partition_made_us(name)
         if made_us is None:

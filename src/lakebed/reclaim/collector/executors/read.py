@@ -51,7 +51,6 @@ class Tally:
         self._others = others
 
     def add(self, objects: int) -> None:
-        """Count some objects."""
         self._objects += objects
 
     def __str__(self) -> str:
@@ -129,7 +128,7 @@ def read_ranges_of(storage: Storage, repository: str, *, may_miss: bool = False)
     def read(batches: Batches) -> Batches:
         for row in rows(batches):
             try:
-                found = _ranges_of(storage, repository, row)
+                found = _ranges_of(storage, repository, **row)
             except MissingHistory:
                 if not may_miss:
                     raise
@@ -145,23 +144,25 @@ def find_range(storage: Storage, repository: str, range_id: str) -> Transform:
     def read(batches: Batches) -> Batches:
         for batch in batches:
             names_it = [
-                range_id in _ranges_of(storage, repository, row) for row in batch.to_pylist()
+                range_id in _ranges_of(storage, repository, **row) for row in batch.to_pylist()
             ]
             yield batch.filter(pa.array(names_it, pa.bool_()))
 
     return read
 
 
-def _ranges_of(storage: Storage, repository: str, row: dict[str, Any]) -> list[RangeID]:
+def _ranges_of(
+    storage: Storage, repository: str, *, commit_id: str, metarange_id: str
+) -> list[RangeID]:
     def read(found: MetaRangeID) -> MetaRange:
         address = storage.namespace.address(metarange_path(found))
         try:
             data = storage.block.read(address)
         except ObjectNotFound as error:
-            raise MissingHistory(repository, row["commit_id"], found, str(address)) from error
+            raise MissingHistory(repository, commit_id, found, str(address)) from error
         return decode_metarange(data, found, file=str(address), read=read)
 
-    return [ref.range_id for ref in read(MetaRangeID(row["metarange_id"])).refs]
+    return [ref.range_id for ref in read(MetaRangeID(metarange_id)).refs]
 
 
 def read_paths_of(

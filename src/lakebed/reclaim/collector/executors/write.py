@@ -89,7 +89,6 @@ class PartWriter:
             yield from self.flush()
 
     def flush(self) -> Batches:
-        """Write the buffered rows."""
         if self._tables:
             schema = GC_RESULT_SCHEMAS[self._kind]
             table = pa.concat_tables(self._tables).select(schema.names).cast(schema)
@@ -189,7 +188,6 @@ class Counts:
         self._new_rows = 0
 
     def add(self, table: pa.Table) -> None:
-        """Add a table of counts."""
         self._tables.append(table)
         self._new_rows += table.num_rows
         # Only after as many new rows as old: otherwise many branches would be summed each time.

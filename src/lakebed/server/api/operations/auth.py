@@ -159,7 +159,9 @@ def _may(request: ApiRequest, permission: str) -> bool:
         raise BadRequest(
             f"invalid permission '{permission}' in may: write it as <action> <resource>"
         )
-    return request.services.auth.test_of(request.identity, request.context, action)(resource)
+    return request.services.auth.resource_filter(request.identity, request.context, action)(
+        resource
+    )
 
 
 @routes.add(AuthAPI.list_users, iam("ListUsers", "*"))

@@ -78,8 +78,8 @@ def mark_storage(request: ApiRequest, repository: RepositoryID) -> GarbageCollec
 
 
 def leave_mark(request: ApiRequest, repository: RepositoryID) -> GarbageCollectionMark:
-    """Write a marker object into the storage of a repository; see `GCMarks`."""
-    mark = request.reclaim.storage_marks.leave(repository)
+    """Write a marker object into the storage of a repository; see `GCMarkers`."""
+    mark = request.reclaim.storage_markers.leave(repository)
     storage = request.services.settings.blockstore
     local = storage.local if storage.type == "local" else None
     return GarbageCollectionMark(
@@ -110,7 +110,7 @@ def take_lease(
 @routes.add(GarbageAPI.give_lease_back, _UNCOMMITTED)
 def give_lease_back(request: ApiRequest, repository: RepositoryID, query: LeaseQuery) -> None:
     """Release the lease of runs, and report whether the run succeeded."""
-    request.reclaim.leases.give_back(
+    request.reclaim.leases.end_run(
         repository, query.holder, is_good=query.good, next_us=query.next_us
     )
 

@@ -226,7 +226,7 @@ def _reading_test(request: ApiRequest, repository: RepositoryID) -> Callable[[Fo
     A presigned URL reads without further checks: permission to list objects must not suffice for
     one.
     """
-    is_granted = request.services.auth.test_of(
+    is_granted = request.services.auth.resource_filter(
         request.identity, request.context, Action.READ_OBJECT
     )
     prefix = object_arn(repository, "")

@@ -1,6 +1,7 @@
 """Purges: deletion of objects from all history (a task), and of data of deleted repositories."""
 
 import json
+from dataclasses import asdict
 from typing import Final, Literal, TypeVar
 
 import msgspec
@@ -46,15 +47,15 @@ def purge_objects(request: ApiRequest, repository: RepositoryID, body: PurgeRequ
 
     def work(tell: Tell) -> str:
         if not body.confirm:
-            return json.dumps(purges.plan(repository, query).as_dict())
+            return json.dumps(asdict(purges.plan(repository, query)))
         done = purges.purge(
             repository,
             query,
             reason=body.reason,
             username=username,
-            tell=lambda progress: tell(json.dumps(progress.as_dict())),
+            tell=lambda progress: tell(json.dumps(asdict(progress))),
         )
-        return json.dumps(done.as_dict())
+        return json.dumps(asdict(done))
 
     return TaskInfo(id=request.catalog.tasks.start_telling(found, _TASK, work))
 

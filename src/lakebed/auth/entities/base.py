@@ -7,7 +7,7 @@ inherits nothing.
 **Deleting** takes three steps, since no write changes two keys:
 
 1. *Mark* the record as being deleted. From now on it is invisible. (If its relations were removed
-first, a user might temporarily lose a denying policy and still have an allowing one.)
+   first, a user might temporarily lose a denying policy and still have an allowing one.)
 2. *Prune*: remove the other keys with its unique id.
 3. Remove the record itself, by `delete_if` on the mark.
 
@@ -26,7 +26,7 @@ from typing import ClassVar, Final, Generic, TypeVar
 from google.protobuf.message import DecodeError
 
 from lakebed.auth import records_pb2 as pb
-from lakebed.auth.entities.keys import AUTH, behind
+from lakebed.auth.entities.keys import AUTH, start_after
 from lakebed.auth.entities.names import check_name, is_name
 from lakebed.auth.errors import AlreadyExists, AuthNotFound, AuthTooManyTries
 from lakebed.auth.model import AuthPage
@@ -90,7 +90,7 @@ class Entities(ABC, Generic[MessageT, EntityT]):
     def list(self, *, prefix: str = "", after: str = "", amount: int = 100) -> AuthPage[EntityT]:
         """Return entities with `prefix`, ordered by name, beginning after `after`."""
         records = self._records.scan(
-            prefix=prefix.encode(), start=behind(after.encode()), limit=None
+            prefix=prefix.encode(), start=start_after(after.encode()), limit=None
         )
         return page_of(
             (

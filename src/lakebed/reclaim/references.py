@@ -28,7 +28,7 @@ _RECORDS: Final = 1024
 
 
 @dataclass(frozen=True, slots=True)
-class StagedName:
+class StagedReference:
     """A staged entry by which an object is kept."""
 
     branch: BranchID
@@ -37,7 +37,7 @@ class StagedName:
     """Whether the entry replaced the object, which may be restored."""
 
 
-class Names:
+class References:
     """Search for the references to an object."""
 
     def __init__(
@@ -67,12 +67,12 @@ class Names:
         upload = Records(self._store, MULTIPARTS, partition).find(name)
         return None if upload is None else upload.message
 
-    def staged(self) -> Iterator[StagedName]:
+    def staged(self) -> Iterator[StagedReference]:
         """Yield the staged entries that reference the object, or may restore it."""
         for branch in self._engine.branches.list_referencing(self._repository):
             yield from self._staged_on(branch)
 
-    def _staged_on(self, branch: Branch) -> Iterator[StagedName]:
+    def _staged_on(self, branch: Branch) -> Iterator[StagedReference]:
         for token in branch.tokens:
             items = self._store.scan(token.encode(), STAGED_PREFIX)
             while page := list(islice(items, _RECORDS)):
@@ -81,9 +81,9 @@ class Names:
                 for (name, _), message in zip(rows, parse_all(rows), strict=True):
                     path = path_of(name)
                     if message.entry.address in self._spellings:
-                        yield StagedName(branch.id, path, is_replaced=False)
+                        yield StagedReference(branch.id, path, is_replaced=False)
                     elif message.replaced_address in self._spellings:
-                        yield StagedName(branch.id, path, is_replaced=True)
+                        yield StagedReference(branch.id, path, is_replaced=True)
 
     def committed(self, commits: Iterable[Commit], *, skew_us: int) -> tuple[Commit, bytes] | None:
         """Return the first commit referencing the object, and its path in the commit, or None.
