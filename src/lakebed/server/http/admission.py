@@ -80,7 +80,6 @@ class WaitLimit:
 
     def __init__(self, seats: int, seconds: float) -> None:
         self.lock: Final = threading.Lock()
-        """The lock of all pools."""
         self.seconds: Final = seconds
         """The maximum waiting time of a request."""
         self._seats = seats if seconds else 0
@@ -107,8 +106,6 @@ class WaitLimit:
 
 @dataclass(slots=True, eq=False)
 class _Waiting:
-    """A waiting request."""
-
     amount: int
     holder: Holder
     """The owner of its queue and of the slot it will get."""
@@ -128,14 +125,10 @@ class FairPool:
         refusal: Callable[[str], Exception],
         on_change: Callable[[int], object] = lambda _amount: None,
     ) -> None:
-        """Create a pool with all units free.
+        """Create a pool of `capacity` free units, called `what` in messages: ``slots for work``.
 
-        Args:
-            capacity: the number of units.
-            what: their name in messages: ``slots for work``.
-            wait_limit: where requests wait.
-            refusal: creates the error of a refused request, given the reason.
-            on_change: called with the number of units taken, negative for returned units.
+        `refusal` creates the error of a refused request from the reason. `on_change` is called with
+        the number of units taken, negative for returned units.
         """
         self._capacity = capacity
         self._what = what
@@ -151,13 +144,9 @@ class FairPool:
         self._lines: OrderedDict[Holder, deque[_Waiting]] = OrderedDict()
 
     def take(self, amount: int, holder: Holder) -> None:
-        """Take units, waiting if needed.
+        """Take `amount` units for `holder`, waiting if needed.
 
         More than the capacity can be taken from a pool that is entirely free.
-
-        Args:
-            amount: the number of units.
-            holder: the holder they count for.
 
         Raises:
             Exception: the `refusal`: the wait timed out, or too many requests wait already.
@@ -291,10 +280,6 @@ class Admission:
     def admit(self, record: RequestRecord, *, is_transfer: bool) -> None:
         """Take a slot for a request, until its end; it counts for its user or its address.
 
-        Args:
-            record: the request; its user is known, unless the operation is open to anyone.
-            is_transfer: whether the request moves the bytes of an object.
-
         Raises:
             Overloaded: the wait timed out, or the user or address holds its full share.
         """
@@ -306,9 +291,7 @@ class Admission:
         record.slot = _RequestSlot(holder, slots, for_body, self._hooks, self._memory, slots)
 
     def while_signing_in(self) -> AbstractContextManager[None]:
-        """Hold a slot for sign-ins while credentials are read from the store.
-
-        Outside of requests, and in a request that has a slot already, no slot is taken.
+        """Hold a slot for sign-ins meanwhile, if this is a request without a slot.
 
         Raises:
             Overloaded: the wait timed out.
@@ -333,14 +316,12 @@ class _RequestSlot:
 
     holder: Holder
     slots: FairPool
-    """The kind of its slot."""
     for_body: FairPool
     for_hooks: FairPool
     memory: FairPool
     now: FairPool | None
     """The kind of slot held at present, or None while waiting."""
     bytes: int = 0
-    """The memory held."""
 
     @contextmanager
     def while_reading(self, size: int) -> Iterator[None]:
@@ -382,7 +363,6 @@ class _RequestSlot:
         self._leave()
 
     def _take(self, slots: FairPool) -> None:
-        """Take a slot; the request holds none."""
         slots.take(1, self.holder)
         self.now = slots
 

@@ -109,7 +109,6 @@ class Body:
         self.length: Final = int(text) if text else None
         """The announced number of bytes, or None if not announced."""
         self.received = 0
-        """The number of bytes received so far."""
 
     def chunks(self) -> Iterator[bytes]:
         """Yield the whole body in chunks of bounded size.

@@ -66,13 +66,7 @@ class Pipeline:
         proxies: TrustedProxies | None = None,
         begin_span: BeginSpan | None = None,
     ) -> None:
-        """Create an application.
-
-        Args:
-            steps: the steps in order; the last one answers every request.
-            proxies: the trusted proxies.
-            begin_span: starts the span of a request; None: tracing is off.
-        """
+        """Create an application; the last step answers every request."""
         self._steps: Final = tuple(steps)
         self._proxies = proxies or TrustedProxies()
         self._begin_span = begin_span
@@ -138,8 +132,6 @@ class _Start:
 
 
 class _Answer:
-    """A streamed answer."""
-
     def __init__(self, inner: Iterable[bytes], record: RequestRecord, length: int | None) -> None:
         if length is None:
             raise RuntimeError("a streamed answer needs a Content-Length")
