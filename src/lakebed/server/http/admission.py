@@ -1,42 +1,42 @@
 """Admission control: a request gets a slot, waits for one for a bounded time, or is refused.
 
-A request that waits for a thread of the server cannot be refused. So the server has more threads
-than slots and waiting places: the spare threads refuse requests, and answer requests that need no
+Requests that wait for a thread of the server cannot be refused. So the server has more threads than
+slots and waiting places: the spare threads refuse requests, and answer requests without need of a
 slot, such as health checks. No long operation runs without a slot.
 
 The kinds of slots:
 
 - *work*: requests for metadata;
-- *transfers*: requests that move the bytes of objects, at the pace of their clients;
+- *transfers*: requests with the bytes of objects, at the pace of their clients;
 - *bodies*: requests for metadata that wait for their body. They give up their slot for work
   meanwhile;
-- *hooks*: requests that wait for hooks, and give up their slot likewise;
+- *hooks*: requests waiting for hooks. They give up their slot likewise;
 - *sign-ins*: requests whose credentials are not cached and are read from the store.
 
 Bodies held in memory until their request ends are bounded in total.
 
-**One slot, once the user is known.** A request is authenticated first. If the records of its
-credentials are cached, it takes one slot, for its user. If not, it holds a slot for sign-ins while
-the store is read, and returns that slot before it takes the other. So each read of the store is
-made with a slot, and requests with invented credentials, which are never cached, delay each other
-but not users whose credentials are cached.
+**One slot, once the user is known.** A request is authenticated first. With cached credentials, the
+request takes one slot, for its user. Otherwise, the request holds a slot for sign-ins while the
+store is read, and returns this slot before taking the other. So each read of the store is made with
+a slot, and requests with invented credentials, which are never cached, delay each other but not
+users with cached credentials.
 
 **No client gets all slots.** A user holds at most three quarters of the slots of a kind, and of the
 memory for bodies. All unauthenticated clients count as one user, since addresses are easy to
-collect; one of their addresses holds at most three quarters of that. While credentials are read
-from the store, the client's address stands for its user.
+collect; each of their addresses holds at most three quarters of their share. While credentials are
+read from the store, the client's address stands for its user.
 
-**No deadlock.** A request that waits for memory, or for a slot for bodies or hooks, holds no slot
-for work. A request that waits for a slot for work may hold memory. A request that has a slot for
-work or for sign-ins waits for nothing else.
+**No deadlock.** A request waiting for memory, or for a slot for bodies or hooks, holds no slot for
+work. A request waiting for a slot for work may hold memory. A request with a slot for work or for
+sign-ins never waits.
 
 Each kind is a `FairPool`.
 
-**Fair queueing.** Each client has a queue, and the queues are served round-robin: a client that
-sends a thousand requests does not delay another client by a thousand. Each queue is FIFO.
+**Fair queueing.** Each client has a queue, and the queues are served round-robin: a client with a
+thousand requests does not delay another client by a thousand. Each queue is FIFO.
 
-**Shares.** A client that holds its full share waits without blocking other clients. A request that
-waits for more than is free blocks later ones, so that small requests cannot starve it.
+**Shares.** A client with its full share waits without blocking other clients. A request for more
+than is free blocks later ones, so that small requests cannot starve large requests.
 
 **Bounds.** The number of waiting requests of all pools together and the time of each are bounded;
 beyond them, requests are refused. A request waits in its thread: the pool only counts.

@@ -96,7 +96,7 @@ class Pipeline:
             if start.length not in {None, record.bytes_sent} and record.method != "HEAD":
                 raise RuntimeError(_wrong_length(start.length, record.bytes_sent))  # noqa: TRY301
         except BaseException as error:  # noqa: BLE001 - the last place that can answer
-            # Some libraries raise others than `Exception`: release the slot for these too.
+            # Some libraries raise subclasses of `BaseException`: release the slot for these too.
             note_error(error, UNEXPECTED, "internal")
             headers = [("Content-Type", JSON_TYPE), ("Content-Length", str(len(_FAILED)))]
             start("500 Internal Server Error", headers)
