@@ -224,7 +224,6 @@ def _pages(
 
 
 def _new_router(services: Services, admission: Admission) -> CompiledRouter:
-    """Return a routing table with all operations of the API."""
     router = CompiledRouter()
     add_operations(router, ROUTES, services, admission, base_path=BASE_PATH)
     return router

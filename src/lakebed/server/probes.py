@@ -41,13 +41,10 @@ class StorageProbe:
         settings: BlockstoreSettings,
         find_namespace: Callable[[], Namespace | None],
     ) -> None:
-        """Create the query.
+        """Create the query; `settings` may have a prefix of namespaces.
 
-        Args:
-            block: the storage.
-            settings: settings of the storage, perhaps with a prefix of namespaces.
-            find_namespace: returns the namespace of any repository, or None if none exists: cloud
-                credentials are often valid for some buckets only.
+        Without one, `find_namespace` returns the namespace of any repository: cloud credentials are
+        often valid for some buckets only.
         """
         self._block = block
         self._local = settings.block if isinstance(settings.block, LocalSettings) else None

@@ -54,8 +54,6 @@ def add_sample(catalog: Catalog, repository: Repository, *, committer: str) -> N
 
 
 class _Filler:
-    """Writer to one repository."""
-
     def __init__(self, catalog: Catalog, repository: Repository, committer: str) -> None:
         self._catalog = catalog
         self._repository = repository

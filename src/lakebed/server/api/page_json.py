@@ -40,7 +40,6 @@ def _escaped(text: str) -> str:
 _json: Final = Escaping(_escaped, plain=all_but(bytes(range(32)) + b'"\\'))
 
 _TYPES: Final = pa.array(["", "added", "changed", "removed"])
-"""Names of the `ChangeType` values."""
 
 
 _CACHE_BYTES: Final = 16 << 20
@@ -64,7 +63,6 @@ def objects_page(page: ObjectPage, *, user_metadata: bool) -> Page[ObjectStats]:
 
 
 def _objects(page: ObjectPage, *, user_metadata: bool) -> bytes:
-    """Return the items of a page of objects."""
     metadata = [',"metadata":{', *_metadata(page.user_metadata()), "}"] if user_metadata else []
     begin, addresses = page.addresses()
     rows = rows_of(

@@ -23,7 +23,6 @@ class ApiRequest:
 
     services: Services
     environ: WSGIEnvironment
-    """The WSGI environment."""
     template: str
     """The path's template in the routing table."""
     signed_in: Identity | None

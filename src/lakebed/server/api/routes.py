@@ -85,7 +85,6 @@ class Route(Endpoint):
     """Whether a slot is required; operations without cost are answered under any load."""
 
     unused: tuple[str, ...] = ()
-    """Parameters that the handler omits."""
 
     @property
     def summary(self) -> str:

@@ -1,42 +1,42 @@
 """Admission control: a request gets a slot, waits for one for a bounded time, or is refused.
 
-A request that waits for a thread of the server cannot be refused. So the server has more threads
-than slots and waiting places: the spare threads refuse requests, and answer requests that need no
+Requests that wait for a thread of the server cannot be refused. So the server has more threads than
+slots and waiting places: the spare threads refuse requests, and answer requests without need of a
 slot, such as health checks. No long operation runs without a slot.
 
 The kinds of slots:
 
 - *work*: requests for metadata;
-- *transfers*: requests that move the bytes of objects, at the pace of their clients;
+- *transfers*: requests with the bytes of objects, at the pace of their clients;
 - *bodies*: requests for metadata that wait for their body. They give up their slot for work
   meanwhile;
-- *hooks*: requests that wait for hooks, and give up their slot likewise;
+- *hooks*: requests waiting for hooks. They give up their slot likewise;
 - *sign-ins*: requests whose credentials are not cached and are read from the store.
 
 Bodies held in memory until their request ends are bounded in total.
 
-**One slot, once the user is known.** A request is authenticated first. If the records of its
-credentials are cached, it takes one slot, for its user. If not, it holds a slot for sign-ins while
-the store is read, and returns that slot before it takes the other. So each read of the store is
-made with a slot, and requests with invented credentials, which are never cached, delay each other
-but not users whose credentials are cached.
+**One slot, once the user is known.** A request is authenticated first. With cached credentials, the
+request takes one slot, for its user. Otherwise, the request holds a slot for sign-ins while the
+store is read, and returns this slot before taking the other. So each read of the store is made with
+a slot, and requests with invented credentials, which are never cached, delay each other but not
+users with cached credentials.
 
 **No client gets all slots.** A user holds at most three quarters of the slots of a kind, and of the
 memory for bodies. All unauthenticated clients count as one user, since addresses are easy to
-collect; one of their addresses holds at most three quarters of that. While credentials are read
-from the store, the client's address stands for its user.
+collect; each of their addresses holds at most three quarters of their share. While credentials are
+read from the store, the client's address stands for its user.
 
-**No deadlock.** A request that waits for memory, or for a slot for bodies or hooks, holds no slot
-for work. A request that waits for a slot for work may hold memory. A request that has a slot for
-work or for sign-ins waits for nothing else.
+**No deadlock.** A request waiting for memory, or for a slot for bodies or hooks, holds no slot for
+work. A request waiting for a slot for work may hold memory. A request with a slot for work or for
+sign-ins never waits.
 
 Each kind is a `FairPool`.
 
-**Fair queueing.** Each client has a queue, and the queues are served round-robin: a client that
-sends a thousand requests does not delay another client by a thousand. Each queue is FIFO.
+**Fair queueing.** Each client has a queue, and the queues are served round-robin: a client with a
+thousand requests does not delay another client by a thousand. Each queue is FIFO.
 
-**Shares.** A client that holds its full share waits without blocking other clients. A request that
-waits for more than is free blocks later ones, so that small requests cannot starve it.
+**Shares.** A client with its full share waits without blocking other clients. A request for more
+than is free blocks later ones, so that small requests cannot starve large requests.
 
 **Bounds.** The number of waiting requests of all pools together and the time of each are bounded;
 beyond them, requests are refused. A request waits in its thread: the pool only counts.
@@ -80,7 +80,6 @@ class WaitLimit:
 
     def __init__(self, seats: int, seconds: float) -> None:
         self.lock: Final = threading.Lock()
-        """The lock of all pools."""
         self.seconds: Final = seconds
         """The maximum waiting time of a request."""
         self._seats = seats if seconds else 0
@@ -107,8 +106,6 @@ class WaitLimit:
 
 @dataclass(slots=True, eq=False)
 class _Waiting:
-    """A waiting request."""
-
     amount: int
     holder: Holder
     """The owner of its queue and of the slot it will get."""
@@ -128,14 +125,10 @@ class FairPool:
         refusal: Callable[[str], Exception],
         on_change: Callable[[int], object] = lambda _amount: None,
     ) -> None:
-        """Create a pool with all units free.
+        """Create a pool of `capacity` free units, called `what` in messages: ``slots for work``.
 
-        Args:
-            capacity: the number of units.
-            what: their name in messages: ``slots for work``.
-            wait_limit: where requests wait.
-            refusal: creates the error of a refused request, given the reason.
-            on_change: called with the number of units taken, negative for returned units.
+        `refusal` creates the error of a refused request from the reason. `on_change` is called with
+        the number of units taken, negative for returned units.
         """
         self._capacity = capacity
         self._what = what
@@ -151,13 +144,9 @@ class FairPool:
         self._lines: OrderedDict[Holder, deque[_Waiting]] = OrderedDict()
 
     def take(self, amount: int, holder: Holder) -> None:
-        """Take units, waiting if needed.
+        """Take `amount` units for `holder`, waiting if needed.
 
         More than the capacity can be taken from a pool that is entirely free.
-
-        Args:
-            amount: the number of units.
-            holder: the holder they count for.
 
         Raises:
             Exception: the `refusal`: the wait timed out, or too many requests wait already.
@@ -291,10 +280,6 @@ class Admission:
     def admit(self, record: RequestRecord, *, is_transfer: bool) -> None:
         """Take a slot for a request, until its end; it counts for its user or its address.
 
-        Args:
-            record: the request; its user is known, unless the operation is open to anyone.
-            is_transfer: whether the request moves the bytes of an object.
-
         Raises:
             Overloaded: the wait timed out, or the user or address holds its full share.
         """
@@ -306,9 +291,7 @@ class Admission:
         record.slot = _RequestSlot(holder, slots, for_body, self._hooks, self._memory, slots)
 
     def while_signing_in(self) -> AbstractContextManager[None]:
-        """Hold a slot for sign-ins while credentials are read from the store.
-
-        Outside of requests, and in a request that has a slot already, no slot is taken.
+        """Hold a slot for sign-ins meanwhile, if this is a request without a slot.
 
         Raises:
             Overloaded: the wait timed out.
@@ -333,14 +316,12 @@ class _RequestSlot:
 
     holder: Holder
     slots: FairPool
-    """The kind of its slot."""
     for_body: FairPool
     for_hooks: FairPool
     memory: FairPool
     now: FairPool | None
     """The kind of slot held at present, or None while waiting."""
     bytes: int = 0
-    """The memory held."""
 
     @contextmanager
     def while_reading(self, size: int) -> Iterator[None]:
@@ -382,7 +363,6 @@ class _RequestSlot:
         self._leave()
 
     def _take(self, slots: FairPool) -> None:
-        """Take a slot; the request holds none."""
         slots.take(1, self.holder)
         self.now = slots
 

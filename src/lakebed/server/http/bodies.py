@@ -1,16 +1,16 @@
 """Request bodies, bounded in size and in time.
 
-A body is complete or an error: a body that the client cuts off raises `BodyCut`, whether its length
-was announced or it is chunked. Iterators of chunks raise at the end of an incomplete body, so a
-storage that publishes an object only after its iterator ends well never publishes half an object.
+A body is complete or an error: a body cut off by the client raises `BodyCut`, whether its length
+was announced or the body is chunked. Iterators of chunks raise at the end of an incomplete body, so
+a storage that publishes an object only after its iterator ends well never publishes half an object.
 
     LakebedError
     └── BodyError
-        ├── LengthRequired  a body without a length, where one is needed             411
-        ├── BodyCut         it ended early: the client went away, or counted wrong   400
-        ├── BodyTooLarge    it is longer than the operation allows                   413
-        ├── BodyTooSlow     it exceeded the time limit or fell below the minimum rate  408
-        └── MalformedBody   it contradicts its Content-Type or framing               400
+        ├── LengthRequired  a body without a required length                         411
+        ├── BodyCut         the client went away, or announced a wrong length        400
+        ├── BodyTooLarge    longer than the operation allows                         413
+        ├── BodyTooSlow     above the time limit or below the minimum rate           408
+        └── MalformedBody   contradicts its Content-Type or framing                  400
 """
 
 import time
@@ -109,7 +109,6 @@ class Body:
         self.length: Final = int(text) if text else None
         """The announced number of bytes, or None if not announced."""
         self.received = 0
-        """The number of bytes received so far."""
 
     def chunks(self) -> Iterator[bytes]:
         """Yield the whole body in chunks of bounded size.

@@ -309,8 +309,8 @@ def _is_own(url: str, environ: WSGIEnvironment) -> bool:
 
 
 def _host_port(text: str, default_port: int) -> tuple[str, int] | None:
-    """Return the name and the port that a host, or the rest of a URL, names; None: none."""
-    # Nearly all requests name one of a few hosts. What is long is not kept.
+    """Return the host name and port of a ``Host`` header or the rest of a URL, or None."""
+    # Cached: nearly all requests name one of a few hosts. Long names are not cached.
     read = _read_host_port if len(text) <= _SHOWN_MAX else _read_host_port.__wrapped__
     return read(text, default_port)
 

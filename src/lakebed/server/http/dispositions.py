@@ -26,9 +26,7 @@ _PLAIN_TYPE: Final = re.compile(r"([a-z]+/[a-z]+[0-9]?)( *; *charset=[a-z0-9-]+)
 def safe_disposition(content_type: str, wanted: str | None) -> str | None:
     """Return the ``Content-Disposition`` header of an object's bytes, or None if none is needed.
 
-    Args:
-        content_type: the header ``Content-Type`` of the answer.
-        wanted: the disposition stored with the object or requested; its parameters are preserved.
+    Parameters of the `wanted` disposition, stored or requested, are preserved.
     """
     kind, semicolon, parameters = (wanted or "").partition(";")
     if kind.strip().lower() == ATTACHMENT:

@@ -76,8 +76,6 @@ def _boundary(content_type: str) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class _Headers:
-    """The headers of one field."""
-
     name: str | None
     filename: str | None
     content_type: str | None

@@ -66,13 +66,7 @@ class Pipeline:
         proxies: TrustedProxies | None = None,
         begin_span: BeginSpan | None = None,
     ) -> None:
-        """Create an application.
-
-        Args:
-            steps: the steps in order; the last one answers every request.
-            proxies: the trusted proxies.
-            begin_span: starts the span of a request; None: tracing is off.
-        """
+        """Create an application; the last step answers every request."""
         self._steps: Final = tuple(steps)
         self._proxies = proxies or TrustedProxies()
         self._begin_span = begin_span
@@ -102,7 +96,7 @@ class Pipeline:
             if start.length not in {None, record.bytes_sent} and record.method != "HEAD":
                 raise RuntimeError(_wrong_length(start.length, record.bytes_sent))  # noqa: TRY301
         except BaseException as error:  # noqa: BLE001 - the last place that can answer
-            # Some libraries raise others than `Exception`: release the slot for these too.
+            # Some libraries raise subclasses of `BaseException`: release the slot for these too.
             note_error(error, UNEXPECTED, "internal")
             headers = [("Content-Type", JSON_TYPE), ("Content-Length", str(len(_FAILED)))]
             start("500 Internal Server Error", headers)
@@ -138,8 +132,6 @@ class _Start:
 
 
 class _Answer:
-    """A streamed answer."""
-
     def __init__(self, inner: Iterable[bytes], record: RequestRecord, length: int | None) -> None:
         if length is None:
             raise RuntimeError("a streamed answer needs a Content-Length")

@@ -59,7 +59,6 @@ class OpenedPart(NamedTuple):
 
     address: Address
     upload_id: UploadId
-    """The storage's id of the upload."""
     number: int
 
 

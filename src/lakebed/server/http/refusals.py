@@ -40,9 +40,7 @@ class Refusal(StrEnum):
     UNAUTHENTICATED = "unauthenticated"
     """Missing or invalid credentials: an access key, a token, a presigned URL."""
     BAD_SIGNATURE = "bad_signature"
-    """An S3 request with an invalid signature."""
     DENIED = "denied"
-    """The user's policies do not allow the request."""
     THROTTLED = "throttled"
     """Too many attempts, for example to log in."""
     OVERLOADED = "overloaded"
@@ -62,10 +60,7 @@ class Refusal(StrEnum):
 def count(kind: Refusal, reason: str, *, client: str | None = None) -> None:
     """Count a refusal, and log it within the limits.
 
-    Args:
-        kind: the kind of refusal.
-        reason: the reason in words; it must not contain secrets.
-        client: the address of the client; by default, that of the current request.
+    `reason` must not contain secrets. `client` is by default that of the current request.
     """
     _REFUSALS.labels(kind.value).inc()
     if client is None:
@@ -102,8 +97,6 @@ class RefusalLog:
 
 
 class _Minute:
-    """Refusals of one kind during a minute."""
-
     def __init__(self, begun: float) -> None:
         self.begun = begun
         self.unlogged = 0

@@ -62,7 +62,6 @@ class RequestRecord:
     operation: str = ""
     """The operation of the API, once known; a label of metrics."""
     user: str = ""
-    """The id of the user, once known."""
     status: int = 0
     kind: str = ""
     """The kind of the error that was answered; empty on success."""
@@ -72,7 +71,6 @@ class RequestRecord:
     client: str = ""
     """The address of the client; see `TrustedProxies`."""
     slot: Slot | None = None
-    """The slot of the request, if it has one."""
     _on_end: list[Callable[[], None]] = field(default_factory=list)
 
     def at_end(self, action: Callable[[], None]) -> None:

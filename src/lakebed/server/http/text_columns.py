@@ -23,12 +23,7 @@ class Escaping:
     __slots__ = ("_escape", "_plain")
 
     def __init__(self, escape: Callable[[str], str], *, plain: bytes) -> None:
-        """Define the escaping of one value.
-
-        Args:
-            escape: escapes one value.
-            plain: a text whose UTF-8 consists of these bytes is not escaped.
-        """
+        """Take the escaping of one value; text of only `plain` bytes is not escaped."""
         self._escape = escape
         self._plain = plain
 
@@ -74,9 +69,8 @@ def _scalar(text: str) -> pa.Scalar:
 def joined(rows: pa.Array, between: Sequence[tuple[int, bytes]] = ()) -> bytes:
     """Return the texts of all rows as bytes, with other texts between them.
 
-    Args:
-        rows: the result of `rows_of`.
-        between: other texts, each with the number of rows before it, in ascending order.
+    `rows` is the result of `rows_of`. Each text of `between` has the number of rows before it, in
+    ascending order.
     """
     whole = _bytes_of(rows) if len(rows) else b""
     if not between:

@@ -50,9 +50,8 @@ def main(
 
     Args:
         settings: checked settings.
-        factory: the function that creates the application from settings:
-            ``package.module:function``.
-            A method `close` of the application is called at the end.
+        factory: ``package.module:function`` that creates the application; a method `close` of it is
+            called at the end.
         link: pipe to the supervisor: reports failures, and shows its end.
         listener: the listening socket, shared by all workers.
         number: the index of this worker.

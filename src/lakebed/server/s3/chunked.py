@@ -42,13 +42,7 @@ class ChunkDecoder:
     def __init__(
         self, raw: Iterable[bytes], *, scope: SigningScope | None, has_trailers: bool
     ) -> None:
-        """Create a decoder.
-
-        Args:
-            raw: the body as it arrives.
-            scope: the scope that the first chunk's signature builds on; None: unsigned chunks.
-            has_trailers: whether trailers follow the last chunk.
-        """
+        """Create a decoder; `scope` is that of the first chunk, None for unsigned chunks."""
         self.trailers: dict[str, str] = {}
         """Values by name in lower case; complete after the last byte."""
         self._source = _Source(raw)
@@ -169,7 +163,6 @@ class _Source:
         return line
 
     def take(self, size: int) -> Iterator[bytes]:
-        """Yield the next `size` bytes in pieces."""
         while size:
             if self._at == len(self._data):
                 self._advance()
@@ -179,7 +172,6 @@ class _Source:
             yield piece
 
     def exactly(self, size: int) -> bytes:
-        """Return the next `size` bytes."""
         return b"".join(self.take(size))
 
     def is_at_end(self) -> bool:

@@ -9,7 +9,6 @@ from typing import Any
 from urllib.parse import unquote_to_bytes
 
 Environ = dict[str, Any]
-"""The environment of a WSGI request."""
 
 
 @lru_cache(maxsize=1024)

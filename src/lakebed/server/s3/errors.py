@@ -368,13 +368,7 @@ class S3Error(LakebedError):
         *,
         headers: Mapping[str, str] | None = None,
     ) -> None:
-        """Create an error.
-
-        Args:
-            code: the error code.
-            detail: the problem, with the value, and the remedy.
-            headers: additional headers of the answer.
-        """
+        """Create an error; `detail` describes the problem, with the value, and the remedy."""
         super().__init__(detail or code.detail or code.message)
         self.code = code
         self.headers = headers or {}
@@ -389,13 +383,7 @@ def error_elements(error: S3Error) -> list[Markup]:
 
 
 def error_body(error: S3Error, *, resource: str, request_id: str) -> bytes:
-    """Return the XML document of an error.
-
-    Args:
-        error: the error.
-        resource: the path of the request, percent-encoded.
-        request_id: the id of the request in the server's log.
-    """
+    """Return the XML document of an error; `resource` is the percent-encoded path."""
     return document(
         "Error",
         *error_elements(error),

@@ -49,7 +49,6 @@ class S3Gateway:
         self._guard = guard
         self._domain = services.settings.gateways.s3.domain_name.lower()
         self.applies: Final = partial(is_s3_request, domain=self._domain)
-        """Whether a request is for S3."""
 
     def answer(
         self, environ: WSGIEnvironment, start_response: StartResponse, record: RequestRecord

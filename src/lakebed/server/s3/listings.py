@@ -26,7 +26,6 @@ class ListingQuery:
     prefix: str
     delimiter: str
     amount: int
-    """The maximum number of items."""
     is_encoded: bool
     """Whether keys are percent-encoded in the answer."""
 
@@ -51,11 +50,8 @@ class ListingQuery:
 def contents(asked: ListingQuery, folder: str, page: ObjectPage, owned: Markup) -> Markup:
     """Return the elements of all objects of a page, built from whole columns.
 
-    Args:
-        asked: the parameters of the request.
-        folder: the prefix of the bucket's keys, before the paths of the page.
-        page: the objects.
-        owned: the element with the owner, if requested.
+    `folder` is the prefix of the keys before the paths of the page; `owned` is the element of the
+    owner, if requested.
     """
     keys = texts_of(page.column("key"))
     rows = rows_of(

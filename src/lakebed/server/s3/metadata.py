@@ -29,7 +29,6 @@ _HEADER_PREFIX: Final = "x-amz-meta-"
 _KEPT_PREFIX: Final = "X-Amz-Meta-"
 _CHUNKED: Final = "aws-chunked"
 _WORD: Final = "=?"
-"""The beginning of an encoded word."""
 _CHARSETS: Final = {"utf-8": "utf-8", "iso-8859-1": "latin-1", "us-ascii": "ascii", None: "ascii"}
 """Character sets of encoded words; None: of the text between two words."""
 _NAME: Final = re.compile(r"[A-Za-z0-9._-]+", re.ASCII)

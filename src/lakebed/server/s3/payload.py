@@ -35,8 +35,6 @@ _LENGTH_DIGITS_MAX: Final = 15
 
 @dataclass(frozen=True, slots=True)
 class _ChunkedMode:
-    """The chunked encoding selected by a value of ``x-amz-content-sha256``."""
-
     signed: bool
     trailers: bool
 
@@ -63,17 +61,16 @@ class Payload(Iterable[bytes]):
         trailer: str = "",
         md5: MD5Digest | None = None,
     ) -> None:
-        """Wrap the pieces.
+        """Wrap the pieces, whose iterator verifies them.
 
         Args:
-            pieces: the bytes; the iterator verifies them.
+            pieces: the bytes.
             size: the announced number of bytes.
             checksums: headers with checksums of the bytes.
             trailer: the name of the checksum in the trailer; empty if none.
             md5: updated with the bytes, if the request has a Content-MD5.
         """
         self.size = size
-        """The announced number of bytes."""
         self.checksums = checksums
         """Headers like ``x-amz-checksum-crc32`` for the answer; complete after the last byte."""
         names = [*checksums, trailer]
@@ -119,12 +116,8 @@ def open_body(
 ) -> Payload:
     """Return the body of a request with a verified signature.
 
-    Args:
-        environ: the request.
-        raw: its body as it arrives.
-        payload: its verification, from `sigv4.Verified`.
-        scope: the scope for signatures of chunks, from `sigv4.Verified`.
-        has_checksums: whether headers with checksums refer to the body, the usual case.
+    `payload` and `scope` are those of `sigv4.Verified`. `has_checksums` tells whether headers with
+    checksums refer to the body, the usual case.
 
     Raises:
         S3Error: headers that describe the body are missing or invalid.
@@ -206,15 +199,9 @@ def _proved(
     digests: Sequence[Digest],
     checks: Sequence[Callable[[], None]],
 ) -> Iterator[bytes]:
-    """Yield the pieces, and raise if they differ from the announcement.
+    """Yield the pieces, update the digests, and run the checks after the last piece.
 
     One generator for all checks: each further one would cost time per piece.
-
-    Args:
-        pieces: the bytes as they arrive.
-        size: the announced number of bytes.
-        digests: updated with the bytes.
-        checks: called in order after the last piece.
     """
     left = size
     for piece in pieces:
@@ -235,7 +222,6 @@ def _proved(
 
 
 def _expected_checksums(checksums: dict[str, str]) -> list[ExpectedChecksum]:
-    """Return the checks for the headers with checksums."""
     expected = [expect_checksum(name, value) for name, value in checksums.items()]
     if len(expected) > 1:
         raise S3Error(ErrorCode.INVALID_REQUEST, "send one x-amz-checksum- header, not several")

@@ -52,7 +52,6 @@ class S3Request:
     route: S3Route
     verified: Verified[Identity]
     client: str
-    """The client's address."""
 
     @property
     def identity(self) -> Identity:
@@ -144,10 +143,7 @@ class S3Request:
                 yield key.removeprefix(start).replace("_", "-").lower(), value
 
     def body(self, *, has_checksums: bool = True) -> Payload:
-        """Return the body of the request.
-
-        Args:
-            has_checksums: whether checksums in headers refer to the body.
+        """Return the body; `has_checksums` tells whether checksums in headers refer to it.
 
         Raises:
             S3Error: headers that describe the body are missing or invalid.

@@ -60,7 +60,6 @@ class S3Route:
     key: str
     """Empty: the request concerns the bucket itself."""
     query: Mapping[str, str]
-    """The decoded parameters."""
     is_path_style: bool
     """Whether the bucket is in the path, not in the host."""
 
@@ -75,7 +74,6 @@ _ON_BUCKET: Final[Mapping[tuple[str, str], S3Operation]] = {
     ("POST", "delete"): S3Operation.DELETE_OBJECTS,
     ("PUT", ""): S3Operation.CREATE_BUCKET,
 }
-"""Operations on a bucket by method and subresource."""
 
 _ON_OBJECT: Final[Mapping[tuple[str, str], S3Operation]] = {
     ("DELETE", ""): S3Operation.DELETE_OBJECT,
@@ -91,7 +89,6 @@ _ON_OBJECT: Final[Mapping[tuple[str, str], S3Operation]] = {
     ("PUT", ""): S3Operation.PUT_OBJECT,
     ("PUT", "uploadId"): S3Operation.UPLOAD_PART,
 }
-"""Operations on an object by method and subresource."""
 
 _WITH_COPY_SOURCE: Final[Mapping[S3Operation, S3Operation]] = {
     S3Operation.PUT_OBJECT: S3Operation.COPY_OBJECT,

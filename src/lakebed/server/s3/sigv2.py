@@ -179,7 +179,6 @@ def _paths(environ: Environ, route: S3Route) -> list[bytes]:
 
 
 def _signed_text(environ: Environ, route: S3Route, time: str, path: bytes) -> str:
-    """Return the text to sign."""
     headers = sorted(
         (key.removeprefix("HTTP_").replace("_", "-").lower(), _trimmed(environ, key))
         for key in environ

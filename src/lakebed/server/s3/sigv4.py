@@ -112,7 +112,6 @@ def _numbers(time: str) -> tuple[int, int, int, int, int, int]:
 
 
 def _canonical_request(environ: Environ, claim: Claim) -> bytes:
-    """Return the canonical form of a request."""
     path = environ.get("PATH_INFO", "").encode("latin-1") or b"/"
     query = sorted(
         (quote_from_bytes(name, safe=_UNRESERVED), quote_from_bytes(value, safe=_UNRESERVED))

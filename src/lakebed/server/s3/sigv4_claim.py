@@ -146,7 +146,6 @@ def _query_claim(environ: Environ, query: list[tuple[bytes, bytes]]) -> Claim:
 
 
 def _credential(credential: str, malformed: ErrorCode) -> tuple[str, str, str]:
-    """Return access key id, day and region."""
     form = f"Credential must be <access key id>/<day>/<region>/{SERVICE}/{TERMINATOR}"
     parts = credential.split("/")
     if parts[3:] != [SERVICE, TERMINATOR]:

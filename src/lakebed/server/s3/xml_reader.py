@@ -54,7 +54,6 @@ class DeleteRequest:
 
     keys: list[str]
     quiet: bool
-    """Whether to report only failures."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,7 +41,6 @@ class Asset:
 
     content_type: str
     packed: bytes
-    """Its bytes, compressed by gzip."""
 
     @property
     def plain(self) -> bytes:
@@ -59,12 +58,7 @@ class Assets:
     """The documents, with placeholders."""
 
     def document(self, name: str, features: Iterable[str] = ()) -> bytes:
-        """Return a document: `INDEX`, the web UI, or `API`.
-
-        Args:
-            name: the document's file.
-            features: the names of available features; pages of other features are hidden.
-        """
+        """Return a document, `INDEX` or `API`; pages of features not in `features` are hidden."""
         folder = f"{PREFIX}/{self.digest}"
         # Preload the modules of most visits: no chain of requests to discover imports.
         modules = "\n".join(

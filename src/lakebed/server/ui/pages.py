@@ -164,8 +164,6 @@ def _deny(request: falcon.Request, response: falcon.Response) -> None:
 
 
 class _Description:
-    """The OpenAPI description."""
-
     def __init__(self, routes: Iterable[Route], base_path: str) -> None:
         self._routes = routes
         self._base_path = base_path

@@ -48,6 +48,5 @@ ROUTES: Final[tuple[Route, ...]] = (
     *acl.routes,
     *not_implemented.routes,
 )
-"""All operations with their permissions."""
 
 __all__ = ["ROUTES"]

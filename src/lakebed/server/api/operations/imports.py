@@ -41,7 +41,6 @@ def _source(location: ImportLocation) -> ImportSource:
 
 
 def _sources(body: ImportPaths) -> list[ImportSource]:
-    """Return the import sources."""
     return [_source(path) for path in body.paths]
 
 

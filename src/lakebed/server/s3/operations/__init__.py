@@ -34,7 +34,6 @@ class Handler:
 
     handle: Callable[[S3Request], S3Reply]
     is_transfer: bool = False
-    """Whether the operation transfers the bytes of objects."""
 
 
 OPERATIONS: Final[Mapping[S3Operation, Handler]] = {

@@ -22,8 +22,6 @@ _UPLOADS_MAX: Final = 1000
 
 
 class _Position(NamedTuple):
-    """Sort key of an upload."""
-
     key: str
     upload_id: str
 
