@@ -14,7 +14,7 @@ from contextlib import AbstractContextManager, ExitStack
 from dataclasses import asdict, dataclass, field
 from importlib.metadata import PackageNotFoundError, distributions, version
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 from lakebed import __version__
 from lakebed.base.runtime import Runtime, now_us, to_datetime
@@ -56,7 +56,7 @@ class Bundle:
     """Sections by name, and notes for the reader."""
 
     runtime: Runtime
-    sections: dict[str, Any] = field(default_factory=dict)
+    sections: dict[str, object] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     hider: Hider = field(init=False)
 
@@ -169,7 +169,7 @@ class _Gathering:
         )
         self.bundle.add("garbage_collection", lambda: health.gc_facts(block, known))
 
-    def _checked(self, store: Store, block: BlockStore) -> Iterator[dict[str, Any]]:
+    def _checked(self, store: Store, block: BlockStore) -> Iterator[dict[str, object]]:
         sample = None if self.request.deep else SAMPLE
         for name in sorted(self.survey.repositories):
             try:

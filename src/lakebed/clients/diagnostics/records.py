@@ -28,6 +28,8 @@ from lakebed.kv.schema import METADATA_PARTITION, SCHEMA_KEY
 from lakebed.lake import keys as catalog_keys
 from lakebed.lake.hooks import keys as hooks_keys
 
+_Kind = RecordKind[Any]
+
 MASK: Final = "********"
 _SECRETS: Final = frozenset({Credential.DESCRIPTOR.fields_by_name["secret"].full_name})
 """Fields whose values are never shown, not even encrypted."""
@@ -36,7 +38,7 @@ _MODULES: Final = (engine_keys, catalog_keys, hooks_keys)
 _TEXTS: Final = (SCHEMA_KEY, engine_keys.INSTALLATION_KEY, b"usage/", HALT_KEY)
 """Metadata keys of the store with text values."""
 
-_OF_THEIR_OWN: Final[Mapping[bytes, Sequence[RecordKind[Any]]]] = {
+_OF_THEIR_OWN: Final[Mapping[bytes, Sequence[_Kind]]] = {
     engine_keys.GRAVELER: (engine_keys.REPOSITORIES, engine_keys.CLAIMS, engine_keys.CLOSED),
     engine_keys.DELETED_PARTITION: (engine_keys.DELETED,),
     engine_keys.DROPPED_PARTITION: (engine_keys.DROPPED,),
@@ -68,16 +70,16 @@ class Shown:
     kind: str
     """Name of the message type, ``text``, or ``unknown``."""
     value_bytes: int
-    content: dict[str, Any] | None
+    content: dict[str, object] | None
     """Fields of the message, or None if damaged or unknown."""
     damage: str | None = None
     """Why the record is unreadable."""
     unknown_fields: int = 0
     """Fields of a newer Lakebed, or a sign of damage."""
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, object]:
         """Convert to plain data."""
-        shown: dict[str, Any] = {
+        shown: dict[str, object] = {
             "partition": as_text(self.partition),
             "key": as_text(self.key),
             "kind": self.kind,
@@ -120,8 +122,8 @@ def show(partition: bytes, item: Item) -> Shown:
     try:
         message = decode(partition, item)
         if message is None:
-            content = {"text": as_text(item.value)} if name == "text" else None
-            return Shown(partition, item.key, name, size, content)
+            text: dict[str, object] = {"text": as_text(item.value)}
+            return Shown(partition, item.key, name, size, text if name == "text" else None)
         unknown = len(UnknownFieldSet(message))
         return Shown(partition, item.key, name, size, plain(message), unknown_fields=unknown)
     except DamagedRecord as error:
@@ -198,14 +200,14 @@ def _kinds_of(partition: bytes) -> Kinds:
     return exact, prefixes
 
 
-def _named_kinds(module: ModuleType) -> Iterator[tuple[bytes, RecordKind[Any]]]:
+def _named_kinds(module: ModuleType) -> Iterator[tuple[bytes, _Kind]]:
     """Yield the kinds of a module, each with its record name or ``b""``."""
     for name, kind in vars(module).items():
         if isinstance(kind, RecordKind):
             yield getattr(module, f"{name}_NAME", b""), kind
 
 
-def _sorted(kinds: Iterator[tuple[bytes, RecordKind[Any]]]) -> Kinds:
+def _sorted(kinds: Iterator[tuple[bytes, _Kind]]) -> Kinds:
     exact: dict[bytes, type[Message]] = {}
     prefixes: list[tuple[bytes, type[Message]]] = []
     for name, kind in kinds:
@@ -216,12 +218,12 @@ def _sorted(kinds: Iterator[tuple[bytes, RecordKind[Any]]]) -> Kinds:
     return exact, sorted(prefixes, key=lambda each: len(each[0]), reverse=True)
 
 
-def plain(message: Message) -> dict[str, Any]:
+def plain(message: Message) -> dict[str, object]:
     """Convert a message to plain data: times as text, secrets masked."""
     return {field.name: _plain_field(field, value) for field, value in message.ListFields()}
 
 
-def _plain_field(field: FieldDescriptor, value: Any) -> Any:
+def _plain_field(field: FieldDescriptor, value: Any) -> object:
     if field.full_name in _SECRETS:
         return MASK
     if field.message_type is not None and field.message_type.GetOptions().map_entry:
@@ -231,7 +233,7 @@ def _plain_field(field: FieldDescriptor, value: Any) -> Any:
     return _plain_value(field, value)
 
 
-def _plain_value(field: FieldDescriptor, value: Any) -> Any:
+def _plain_value(field: FieldDescriptor, value: Any) -> object:
     if isinstance(value, Message):
         return plain(value)
     if isinstance(value, bytes):

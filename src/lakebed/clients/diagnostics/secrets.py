@@ -49,7 +49,7 @@ class Hider:
             text = text.replace(secret, MASK)
         return mask_secrets(text)
 
-    def data(self, data: Any) -> Any:
+    def data(self, data: object) -> object:
         """Mask the secrets in plain data, also in names."""
         if isinstance(data, str):
             return self.text(data)

@@ -182,7 +182,7 @@ class Client:
     @contextmanager
     def open(
         self,
-        request: wire.WireRequest[Any],
+        request: wire.WireRequest[AnswerT],
         *,
         content: Iterator[bytes] | None = None,
         headers: Mapping[str, str] | None = None,

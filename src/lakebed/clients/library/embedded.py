@@ -5,7 +5,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, BinaryIO, Final
+from typing import Any, BinaryIO, Final, TypeVar
 
 from lakebed.base.actor import Actor, EntryPoint, acting_as
 from lakebed.base.errors import LakebedError
@@ -53,6 +53,7 @@ from lakebed.lake.diff import Difference
 from lakebed.lake.errors import MergeConflict as EngineConflict
 from lakebed.lake.hooks.settings import HookLimits
 from lakebed.lake.imports.imports import ImportID
+from lakebed.lake.object_pages import ObjectPage
 from lakebed.lake.places import parse_namespace
 from lakebed.lake.settings import CatalogSettings
 from lakebed.lake.tasks import run_inline
@@ -63,6 +64,8 @@ from lakebed.reclaim.collector.report import RunSummary
 from lakebed.reclaim.collector.storage import Storage
 from lakebed.reclaim.expired_records import clean_expired
 from lakebed.reclaim.service import CollectionParts, OwnServer
+
+ItemT = TypeVar("ItemT")
 
 _PAGE: Final = 1000
 _CHUNK_BYTES: Final = 1 << 20
@@ -129,7 +132,7 @@ class EmbeddedBackend:
             repository_info(each) for each in self._catalog.repositories.list(prefix=prefix)
         )
 
-    def _listed(self, found: Iterable[Any]) -> Iterator[Any]:
+    def _listed(self, found: Iterable[ItemT]) -> Iterator[ItemT]:
         """Iterate inside `_work`, so that each step runs as the committer."""
         items = iter(found)
         while True:
@@ -354,7 +357,7 @@ class EmbeddedBackend:
     def list_objects(
         self, repository: str, ref: str, prefix: str, delimiter: str
     ) -> Iterator[ObjectInfo | CommonPrefix]:
-        def page(query: EntryQuery) -> EntryPage[Any]:
+        def page(query: EntryQuery) -> ObjectPage:
             return self._catalog.objects.list_objects(RepositoryID(repository), ref, query)
 
         return map(listed_item, self._pages(page, prefix, delimiter))

@@ -129,7 +129,7 @@ class _TextWriter(io.TextIOWrapper):
     """Text file that is stored when it is closed, without newline translation."""
 
     def __init__(self, binary: ObjectWriter) -> None:
-        super().__init__(cast("Any", binary), encoding="utf-8", newline="")
+        super().__init__(cast("BinaryIO", binary), encoding="utf-8", newline="")
         self._binary = binary
 
     def __exit__(self, kind: object, *_: object) -> None:

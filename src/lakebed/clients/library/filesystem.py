@@ -8,7 +8,7 @@ import os
 import weakref
 from collections.abc import Iterable
 from datetime import datetime
-from typing import Any, BinaryIO, NamedTuple
+from typing import BinaryIO, NamedTuple, cast
 
 from fsspec.spec import AbstractFileSystem
 
@@ -67,14 +67,14 @@ class LakebedFileSystem(AbstractFileSystem):  # type: ignore[misc]  # untyped
 
     # What there is
 
-    def ls(self, path: str, detail: bool = True, **_: Any) -> list[Any]:
+    def ls(self, path: str, detail: bool = True, **_: object) -> list[object]:
         """List a directory, or a file."""
         place = _place_of(self._strip_protocol(path))
         if not place.ref:
             found = [_folder(name) for name in self._names(place.repository)]
         else:
             found = self._list(place)
-        return found if detail else [each["name"] for each in found]
+        return [each if detail else each["name"] for each in found]
 
     def _names(self, repository: str) -> Iterable[str]:
         """The repositories, or the branches of a repository."""
@@ -83,7 +83,7 @@ class LakebedFileSystem(AbstractFileSystem):  # type: ignore[misc]  # untyped
         found = self._lake.repository(repository).branches()
         return (f"{repository}/{each.id}" for each in found)
 
-    def _list(self, place: _Place) -> list[dict[str, Any]]:
+    def _list(self, place: _Place) -> list[dict[str, object]]:
         ref, above = self._ref(place), f"{place.repository}/{place.ref}/"
         below = f"{place.path}/" if place.path else ""
         found = [_described(above, item) for item in ref.objects(below, "/")]
@@ -91,7 +91,7 @@ class LakebedFileSystem(AbstractFileSystem):  # type: ignore[misc]  # untyped
             return [_described(above, ref.object(place.path).stat())]
         return found
 
-    def info(self, path: str, **_: Any) -> dict[str, Any]:
+    def info(self, path: str, **_: object) -> dict[str, object]:
         """Describe a file or a directory."""
         name = self._strip_protocol(path)
         place = _place_of(name)
@@ -111,8 +111,7 @@ class LakebedFileSystem(AbstractFileSystem):  # type: ignore[misc]  # untyped
 
     def modified(self, path: str) -> datetime:
         """Return the modification time of an object."""
-        found: datetime = self.info(path)["mtime"]
-        return found
+        return cast("datetime", self.info(path)["mtime"])
 
     def checksum(self, path: str) -> str:
         """Return a value that changes with the object."""
@@ -121,7 +120,7 @@ class LakebedFileSystem(AbstractFileSystem):  # type: ignore[misc]  # untyped
     # Files
 
     def _open(
-        self, path: str, mode: str = "rb", *_: Any, autocommit: bool = True, **__: Any
+        self, path: str, mode: str = "rb", *_: object, autocommit: bool = True, **__: object
     ) -> BinaryIO:
         place = _place_of(path)
         if mode == "rb":
@@ -194,7 +193,7 @@ def _place_of(name: str) -> _Place:
     return _Place(repository, ref, path)
 
 
-def _folder(name: str) -> dict[str, Any]:
+def _folder(name: str) -> dict[str, object]:
     return {"name": name.rstrip("/"), "size": 0, "type": "directory"}
 
 

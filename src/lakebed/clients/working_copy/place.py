@@ -4,7 +4,7 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import yaml
 
@@ -51,7 +51,7 @@ class WorkingCopyState:
     """The base commit: local changes are differences from this commit."""
     active_operation: str = ""
     """The operation in progress, or empty."""
-    others: dict[str, Any] = field(default_factory=dict)
+    others: dict[str, object] = field(default_factory=dict)
     """Unknown fields, preserved."""
 
     def during(self, operation: str) -> "WorkingCopyState":
