@@ -68,7 +68,7 @@ class Session:
         """
         return Client(self.settings)
 
-    def stranger(self, endpoint: str) -> Client:
+    def anonymous_client(self, endpoint: str) -> Client:
         """Return a client without credentials; it is closed with the session."""
         self.__dict__["client"] = Client(ClientSettings(endpoint, "", ""))
         return self.client

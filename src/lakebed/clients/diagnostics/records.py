@@ -38,7 +38,7 @@ _MODULES: Final = (engine_keys, catalog_keys, hooks_keys)
 _TEXTS: Final = (SCHEMA_KEY, engine_keys.INSTALLATION_KEY, b"usage/", HALT_KEY)
 """Metadata keys of the store with text values."""
 
-_OF_THEIR_OWN: Final[Mapping[bytes, Sequence[_Kind]]] = {
+_SYSTEM_PARTITIONS: Final[Mapping[bytes, Sequence[_Kind]]] = {
     engine_keys.GRAVELER: (engine_keys.REPOSITORIES, engine_keys.CLAIMS, engine_keys.CLOSED),
     engine_keys.DELETED_PARTITION: (engine_keys.DELETED,),
     engine_keys.DROPPED_PARTITION: (engine_keys.DROPPED,),
@@ -62,7 +62,7 @@ class Filter:
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class ReadableRecord:
     """A record in readable form."""
 
     partition: bytes
@@ -94,7 +94,7 @@ class Shown:
         return shown
 
 
-def shown_records(store: Store, wanted: Filter | None = None) -> Iterator[Shown]:
+def shown_records(store: Store, wanted: Filter | None = None) -> Iterator[ReadableRecord]:
     """Iterate over the records of a store, partition by partition.
 
     Raises:
@@ -116,18 +116,20 @@ class DamagedRecord(LakebedError):
     kind = "damaged_record"
 
 
-def show(partition: bytes, item: Item) -> Shown:
+def show(partition: bytes, item: Item) -> ReadableRecord:
     """Decode a record for display."""
     name, size = kind_name(partition, item.key), len(item.value)
     try:
         message = decode(partition, item)
         if message is None:
             text: dict[str, object] = {"text": as_text(item.value)}
-            return Shown(partition, item.key, name, size, text if name == "text" else None)
+            return ReadableRecord(partition, item.key, name, size, text if name == "text" else None)
         unknown = len(UnknownFieldSet(message))
-        return Shown(partition, item.key, name, size, plain(message), unknown_fields=unknown)
+        return ReadableRecord(
+            partition, item.key, name, size, plain(message), unknown_fields=unknown
+        )
     except DamagedRecord as error:
-        return Shown(partition, item.key, name, size, None, damage=str(error))
+        return ReadableRecord(partition, item.key, name, size, None, damage=str(error))
 
 
 def decode(partition: bytes, item: Item) -> Message | None:
@@ -178,17 +180,17 @@ Kinds = tuple[dict[bytes, type[Message]], list[tuple[bytes, type[Message]]]]
 def _kinds_in(partition: bytes) -> Kinds:
     if partition == auth_keys.AUTH:
         return _kinds_of(partition)
-    return _kinds_of(partition if partition in _OF_THEIR_OWN else b"")
+    return _kinds_of(partition if partition in _SYSTEM_PARTITIONS else b"")
 
 
 @cache
 def _kinds_of(partition: bytes) -> Kinds:
     """Return the kinds of a partition with a fixed name, or of all other partitions (``b""``)."""
-    if partition in _OF_THEIR_OWN:
-        return {}, [(kind.prefix, kind.message) for kind in _OF_THEIR_OWN[partition]]
+    if partition in _SYSTEM_PARTITIONS:
+        return {}, [(kind.prefix, kind.message) for kind in _SYSTEM_PARTITIONS[partition]]
     if partition == auth_keys.AUTH:
         return _sorted(_named_kinds(auth_keys))
-    taken = {id(kind) for kinds in _OF_THEIR_OWN.values() for kind in kinds}
+    taken = {id(kind) for kinds in _SYSTEM_PARTITIONS.values() for kind in kinds}
     exact, prefixes = _sorted(
         (name, kind)
         for module in _MODULES

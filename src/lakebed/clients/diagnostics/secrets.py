@@ -18,7 +18,7 @@ _SECRET_NAME: Final = re.compile(r"(?i)password|passwd|secret|token|key|credenti
 _PASSWORD: Final = re.compile(r"(?<=://)[^/?#:]*:(.*)@")
 
 
-class Hider:
+class SecretMasker:
     """Masker of an installation's secrets.
 
     Args:

@@ -25,10 +25,7 @@ class _Setting:
 
 
 _ENDPOINT = _Setting(
-    "the endpoint",
-    ("server", "endpoint_url"),
-    "LAKECTL_SERVER_ENDPOINT_URL",
-    "LAKEBED_ENDPOINT",
+    "the endpoint", ("server", "endpoint_url"), "LAKECTL_SERVER_ENDPOINT_URL", "LAKEBED_ENDPOINT"
 )
 _ACCESS_KEY_ID = _Setting(
     "the access key id",

@@ -10,7 +10,7 @@ from typing import Any, BinaryIO, Final, TypeVar
 from lakebed.base.actor import Actor, EntryPoint, acting_as
 from lakebed.base.errors import LakebedError
 from lakebed.block import Between
-from lakebed.clients.library.backend import CommitWords, Reset
+from lakebed.clients.library.backend import CommitDetails, Reset
 from lakebed.clients.library.embedded_values import (
     change_value,
     commit_value,
@@ -28,13 +28,7 @@ from lakebed.clients.library.errors import (
     error_of,
 )
 from lakebed.clients.library.hook_calls import LocalHookCalls
-from lakebed.clients.library.values import (
-    Change,
-    Commit,
-    CommonPrefix,
-    ObjectInfo,
-    RepositoryInfo,
-)
+from lakebed.clients.library.values import Change, Commit, CommonPrefix, ObjectInfo, RepositoryInfo
 from lakebed.engine.commits.requests import CommitRequest
 from lakebed.engine.committed import EntryPage, EntryQuery
 from lakebed.engine.model import BranchID, RepositoryID, TagID
@@ -277,37 +271,37 @@ class EmbeddedBackend:
                 return
             after = page.last
 
-    def commit(self, repository: str, branch: str, words: CommitWords) -> Commit:
+    def commit(self, repository: str, branch: str, details: CommitDetails) -> Commit:
         with self._work():
             done = self._catalog.commits.commit(
-                RepositoryID(repository), BranchID(branch), self._request(words)
+                RepositoryID(repository), BranchID(branch), self._request(details)
             )
             return commit_value(done.commit)
 
-    def _request(self, words: CommitWords) -> CommitRequest:
+    def _request(self, details: CommitDetails) -> CommitRequest:
         return CommitRequest(
             committer=self._committer,
-            message=words.message,
-            metadata=dict(words.metadata),
-            allow_empty=words.allow_empty,
+            message=details.message,
+            metadata=dict(details.metadata),
+            allow_empty=details.allow_empty,
         )
 
     def merge(
-        self, repository: str, source: str, branch: str, words: CommitWords, strategy: str
+        self, repository: str, source: str, branch: str, details: CommitDetails, strategy: str
     ) -> Commit:
         if strategy not in STRATEGIES:
             raise Invalid(
-                f"strategy is '{strategy}', but must be one of '', 'dest-wins', 'source-wins'"
+                f"invalid strategy '{strategy}': use one of '', 'dest-wins', 'source-wins'"
             )
         wanted = merge_request(
             source,
             branch,
             committer=self._committer,
-            message=words.message,
-            metadata=words.metadata,
+            message=details.message,
+            metadata=details.metadata,
             strategy=strategy,
             squash=False,
-            allow_empty=words.allow_empty,
+            allow_empty=details.allow_empty,
         )
         with self._work():
             merged = self._catalog.commits.merge(
@@ -428,7 +422,7 @@ class EmbeddedBackend:
         branch: str,
         prefixes: Mapping[str, str],
         objects: Mapping[str, str],
-        words: CommitWords,
+        details: CommitDetails,
     ) -> Commit:
         imports, runtime = self._catalog.imports, self._installation.runtime
         where = RepositoryID(repository), BranchID(branch)
@@ -437,8 +431,8 @@ class EmbeddedBackend:
                 *where,
                 import_sources(prefixes, objects),
                 committer=self._committer,
-                message=words.message,
-                metadata={**words.metadata, STRATEGY_KEY: "source-wins"},
+                message=details.message,
+                metadata={**details.metadata, STRATEGY_KEY: "source-wins"},
             )
             # A server on this directory may run the import instead.
             return _await_import(lambda: imports.status(*where, ImportID(import_id)), runtime.sleep)

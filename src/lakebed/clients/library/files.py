@@ -26,7 +26,7 @@ def check_mode(mode: str, allowed: tuple[str, ...]) -> None:
         Invalid: The mode is not in `allowed`.
     """
     if mode not in allowed:
-        raise Invalid(f"mode is '{mode}', but must be one of {', '.join(map(repr, allowed))}")
+        raise Invalid(f"invalid mode '{mode}': use one of {', '.join(map(repr, allowed))}")
 
 
 def new_reader(opened: OpenObject, mode: str) -> BinaryIO | TextIO:

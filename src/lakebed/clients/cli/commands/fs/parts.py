@@ -32,8 +32,7 @@ PartSizeOption = Annotated[
     ),
 ]
 PreSignOption = Annotated[
-    bool,
-    typer.Option("--pre-sign", help="Transfer directly to or from the storage"),
+    bool, typer.Option("--pre-sign", help="Transfer directly to or from the storage")
 ]
 
 

@@ -147,7 +147,7 @@ class TransferReport:
             )
 
     @contextmanager
-    def told_if_interrupted(self) -> Iterator[None]:
+    def reporting_interrupt(self) -> Iterator[None]:
         """Print a summary after Ctrl-C."""
         try:
             yield
