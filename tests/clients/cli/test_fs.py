@@ -84,7 +84,7 @@ def test_who_interrupts_learns_what_was_done(capsys: pytest.CaptureFixture[str])
     report = TransferReport("uploaded", goes_on=True)
     report.add("a", 1500, None)
     report.add("b", None, None)
-    with pytest.raises(KeyboardInterrupt), report.told_if_interrupted():
+    with pytest.raises(KeyboardInterrupt), report.reporting_interrupt():
         raise KeyboardInterrupt
     assert capsys.readouterr().err == (
         "Interrupted; 1 object(s), 1.5 kB uploaded. Run again to resume.\n"

@@ -247,7 +247,7 @@ def test_settings_that_cannot_be_read(
 ) -> None:
     installation.config.write_text(f"auth: {{secret_key: [{PLANTED['secret_key']}")
     made = diagnose()
-    assert "not YAML" in made["settings"]["failed"]
+    assert "not valid YAML" in made["settings"]["failed"]
     assert made["versions"]["packages"]["lakebed"]
 
 

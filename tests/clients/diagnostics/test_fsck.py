@@ -228,8 +228,8 @@ def test_addresses_that_conditional_writes_proposed_are_checked(lake: Lake) -> N
     lake.store.set(token, key, propose(beside, value("s3://bucket/proposal"), branch.version))
     problems = [each.problem.partition(": ")[0] for each in checked(lake).damages]
     assert problems == [
-        "it has the address 's3://bucket/value'",
-        "it has the address 's3://bucket/proposal'",
+        "invalid address 's3://bucket/value'",
+        "invalid address 's3://bucket/proposal'",
     ]
 
 

@@ -72,7 +72,7 @@ def test_a_refusal_is_read_as_far_as_it_is_understood() -> None:
         pytest.raises(Refused) as caught,
     ):
         client.refs.merge("lake", "dev", "main")
-    assert (caught.value.said.kind, caught.value.said.conflicts) == ("merge_conflict", ["a"])
+    assert (caught.value.body.kind, caught.value.body.conflicts) == ("merge_conflict", ["a"])
 
 
 def test_headers_go_out_and_come_back() -> None:

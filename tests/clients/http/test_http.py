@@ -70,7 +70,7 @@ def test_the_message_of_the_server_is_the_error() -> None:
     ):
         client.send(asked("GET", "x"))
     assert str(caught.value) == "not found (404)"
-    assert caught.value.said.message == "not  found"
+    assert caught.value.body.message == "not  found"
 
 
 def test_what_is_said_in_lines_stays_in_lines() -> None:

@@ -13,8 +13,8 @@ from lakebed.clients.ingest.plan import (
     ListedFile,
     ListingRange,
     in_order,
+    listing_ranges,
     parts,
-    stretches,
 )
 from lakebed.formats import RangeRef, encode_metarange, metarange_id, metarange_path
 from lakebed.formats.boundaries import Breaks
@@ -79,7 +79,7 @@ def cut_all(
             "upto": part.upto,
             "files": [
                 {
-                    "source": planned[file.stretch].source,
+                    "source": planned[file.listing_range].source,
                     "name": file.name,
                     "content_id": file.content_id,
                 }
@@ -96,7 +96,7 @@ def make(
     storage: Storage, sources: Sequence[IngestSource], breaks: Breaks, *, width: int = 4
 ) -> str:
     """Make and store the metarange of an import, as a job does; return its id."""
-    planned = list(stretches(storage.block, sources, width))
+    planned = list(listing_ranges(storage.block, sources, width))
     found = list_all(storage, sources, planned, breaks)
     table = metarange_table(cut_all(storage, sources, planned, found, breaks, width))
     made = metarange_id(table)

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from lakebed.base.runtime import ThreadRuntime
 from lakebed.block import Namespace
 from lakebed.clients.ingest import executors, plan
-from lakebed.clients.ingest.errors import NothingFound, StrangePath, UnsortedListing
-from lakebed.clients.ingest.plan import IngestSource, ListingRange, in_order, stretches
+from lakebed.clients.ingest.errors import NothingFound, UnsortedListing, UnsupportedPath
+from lakebed.clients.ingest.plan import IngestSource, ListingRange, in_order, listing_ranges
 from lakebed.engine.committed import Committed
 from lakebed.formats import RangeRef, metarange_id
 from lakebed.formats.boundaries import Breaks
@@ -68,10 +68,10 @@ def test_parts_make_what_one_writer_makes(
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(executors, "FILE_ROWS", file_rows)
-        patch.setattr(plan, "STRETCHES_MAX", stretches_max)
+        patch.setattr(plan, "LISTING_RANGES_MAX", stretches_max)
         source = new_place(lake, names)
         storage = storage_of(lake)
-        planned = list(stretches(lake.block, [source], width))
+        planned = list(listing_ranges(lake.block, [source], width))
         found = list_all(storage, [source], planned, BREAKS)
         refs = cut_all(storage, [source], planned, found, BREAKS, width)
         assert id_of(refs) == by_the_server(lake, source)
@@ -106,7 +106,7 @@ def test_objects_and_prefixes_in_order_of_their_destinations(lake: Lake) -> None
     source = new_place(lake, {"a", "b"})
     one = IngestSource(f"{source.place}a", is_prefix=False, destination=b"t")
     storage = storage_of(lake)
-    planned = list(stretches(lake.block, [one, source], 4))
+    planned = list(listing_ranges(lake.block, [one, source], 4))
     found = list_all(storage, [one, source], planned, BREAKS)
     refs = cut_all(storage, [one, source], planned, found, BREAKS, 4)
     assert (refs[0].min_key, refs[-1].max_key) == (b"t", b"to/b")
@@ -115,16 +115,16 @@ def test_objects_and_prefixes_in_order_of_their_destinations(lake: Lake) -> None
 def test_what_cannot_be_imported(lake: Lake) -> None:
     source = new_place(lake, {"a", "bell\a", "b"})
     storage = storage_of(lake)
-    planned = list(stretches(lake.block, [source], 4))
+    planned = list(listing_ranges(lake.block, [source], 4))
     (found,) = list_all(storage, [source], planned, BREAKS)
     assert (found.rows, found.skipped) == (2, 1)
     assert found.skipped_addresses == [f"{source.place}bell\a"]
-    with pytest.raises(StrangePath, match="without --strict"):
+    with pytest.raises(UnsupportedPath, match="without --strict"):
         list_all(storage, [source], planned, BREAKS, strict=True)
     nothing = IngestSource(f"{lake.block.scheme}://data/nothing/", is_prefix=True, destination=b"")
     no_object = IngestSource(f"{source.place}nothing", is_prefix=False, destination=b"x")
     for empty in (nothing, no_object):
-        planned = list(stretches(lake.block, [empty], 4))
+        planned = list(listing_ranges(lake.block, [empty], 4))
         assert list_all(storage, [empty], planned, BREAKS) == []
         with pytest.raises(NothingFound, match=empty.place):
             in_order([], planned, [empty])
@@ -133,7 +133,7 @@ def test_what_cannot_be_imported(lake: Lake) -> None:
 def test_a_storage_that_lists_in_another_order(lake: Lake) -> None:
     source = new_place(lake, {"a", "b"})
     storage = storage_of(lake)
-    planned = list(stretches(lake.block, [source], 4))
+    planned = list(listing_ranges(lake.block, [source], 4))
     (found,) = list_all(storage, [source], planned, BREAKS)
     with pytest.raises(UnsortedListing):
         in_order([found, found], planned, [source])
@@ -141,8 +141,8 @@ def test_a_storage_that_lists_in_another_order(lake: Lake) -> None:
 
 def test_many_folders_are_taken_together(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     source = new_place(lake, {f"{number:03d}/x" for number in range(100)} | {"0005", "zzz"})
-    monkeypatch.setattr(plan, "STRETCHES_MAX", 10)
-    planned = list(stretches(lake.block, [source], 4))
+    monkeypatch.setattr(plan, "LISTING_RANGES_MAX", 10)
+    planned = list(listing_ranges(lake.block, [source], 4))
     assert 5 <= len(planned) <= 11
     found = list_all(storage_of(lake), [source], planned, BREAKS)
     assert sum(each.rows for each in found) == 102

@@ -106,6 +106,6 @@ def test_words_that_are_too_long_are_refused(folder_lake: lakebed.Lake) -> None:
     main.object("a").upload(b"data")
     long = "x" * (64 * 1024 + 1)
     for words in ({"message": long}, {"message": "m", "metadata": {"a": long}}):
-        with pytest.raises(lakebed.Invalid, match="at most 65536 bytes"):
+        with pytest.raises(lakebed.Invalid, match="at most 65536 are allowed"):
             main.commit(**words)
     assert len(list(main.log())) == 1

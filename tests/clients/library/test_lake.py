@@ -69,7 +69,7 @@ def test_branches_merge_and_conflicts_are_refused(repository: lakebed.Repository
     assert taken.message == "Merge 'work' into 'main'"
     assert taken.metadata == {".lakefs.merge.strategy": "source-wins"}
     assert main.object("a").reader("r").read() == "other"
-    with pytest.raises(lakebed.Invalid, match="strategy is 'mine'"):
+    with pytest.raises(lakebed.Invalid, match="invalid strategy 'mine'"):
         work.merge_into("main", strategy="mine")  # type: ignore[arg-type]
     work.delete()
     assert [each.id for each in repository.branches()] == ["main"]

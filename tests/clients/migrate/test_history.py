@@ -16,7 +16,7 @@ from lakebed.block.drivers.memory import MemoryBlockStore
 from lakebed.clients.migrate import lakefs_pb2 as pb
 from lakebed.clients.migrate.addresses import AddressTranslator
 from lakebed.clients.migrate.errors import DamagedHistory, DamagedTable, NotATarget
-from lakebed.clients.migrate.history import HistoryTaker, Taken
+from lakebed.clients.migrate.history import HistoryMigration, MigrationProgress
 from lakebed.clients.migrate.rounds import Plan, RoundReport, run_round
 from lakebed.clients.migrate.sources import LakeFSSource, SourceBranch, SourceChange
 from lakebed.clients.migrate.verify import find_difference
@@ -64,11 +64,11 @@ class Target:
         namespace = Namespace.parse("mem://lake/new")
         return self.engine.repositories.create_bare("new", namespace)
 
-    def take(self, source: FakeLakeFS) -> Taken:
-        taker = HistoryTaker(self.engine, self.repository, source_of(source), self.runtime)
-        for _ in taker.run():
+    def take(self, source: FakeLakeFS) -> MigrationProgress:
+        migration = HistoryMigration(self.engine, self.repository, source_of(source), self.runtime)
+        for _ in migration.run():
             pass
-        return taker.taken
+        return migration.progress
 
     def lists(
         self, commit_id: str, repository: str = "new"
@@ -111,9 +111,9 @@ def lakes(draw: st.DrawFn) -> FakeLakeFS:
 @given(lake=lakes())
 def test_every_commit_lists_the_same_under_its_id(lake: FakeLakeFS) -> None:
     target = Target()
-    taken = target.take(lake)
-    assert taken.commits == len(lake.history)
-    assert not taken.unproved
+    progress = target.take(lake)
+    assert progress.commits == len(lake.history)
+    assert not progress.unproved
     for commit_id, contents in lake.lists.items():
         assert target.lists(commit_id) == expected(contents)
         found = target.engine.commits.get(target.repository, commit_id)  # type: ignore[arg-type]
@@ -133,9 +133,9 @@ def test_a_range_is_read_once_and_only_new_commits_the_next_time() -> None:
     assert sorted(set(lake.read)) == sorted(lake.read)
     lake.read.clear()
     lake.commit({**contents, KEYS[-1]: 3}, last)
-    taken = target.take(lake)
-    assert (taken.commits, taken.known_commits) == (1, 11)
-    assert taken.ranges == 1
+    progress = target.take(lake)
+    assert (progress.commits, progress.known_commits) == (1, 11)
+    assert progress.ranges == 1
     assert len(lake.read) == 3, "two metaranges, and the range that changed"
 
 
@@ -216,7 +216,7 @@ def test_what_depends_on_a_commit_that_is_not_there_is_taken_all_the_same() -> N
     lake.heads = {"main": child, "lost": gone}
     lake.tagged = {"v0": gone}
     report = run(target, lake)
-    assert report.taken.missing_parents == [(child, gone)]
+    assert report.progress.missing_parents == [(child, gone)]
     assert report.left_out == [
         f"tag v0: commit {gone} is missing",
         f"branch lost: commit {gone} is missing",

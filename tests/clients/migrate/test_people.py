@@ -11,7 +11,7 @@ import pytest
 from lakebed.clients.http.http import Client
 from lakebed.clients.http.paging import list_items
 from lakebed.clients.http.settings import ClientSettings
-from lakebed.clients.migrate.people import move_people
+from lakebed.clients.migrate.users import migrate_users
 from lakebed.testing.servers.lakebed import LakebedServer
 
 STATEMENT = [{"effect": "allow", "action": ["fs:ReadObject"], "resource": "*"}]
@@ -62,7 +62,7 @@ def test_people_are_made_once_and_get_new_keys(
     server = sqlite_lakebed
     keys = ClientSettings(server.endpoint, server.access_key_id, server.secret_access_key)
     target = Client(keys)
-    moved = move_people(lakefs, target)
+    moved = migrate_users(lakefs, target)
     assert (moved.policies, moved.groups) == (1, 1)
     assert [name for name, _, _ in moved.keys] == ["ada", "bob"]
     assert len(moved.problems) == 1
@@ -73,7 +73,7 @@ def test_people_are_made_once_and_get_new_keys(
     _, key_id, secret = moved.keys[0]
     ada = Client(ClientSettings(server.endpoint, key_id, secret))
     assert ada.auth.current_user().user.id == "ada"
-    again = move_people(lakefs, target)
+    again = migrate_users(lakefs, target)
     assert (again.policies, again.groups, again.keys) == (0, 0, [])
     for client in (ada, target):
         client.close()

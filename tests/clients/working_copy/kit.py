@@ -25,7 +25,7 @@ from lakebed.clients.working_copy.copy import (
     working_copy,
 )
 from lakebed.clients.working_copy.folder import OWN_FOLDER
-from lakebed.clients.working_copy.place import PLACE_FILE, RemotePath
+from lakebed.clients.working_copy.state import STATE_FILE, RemotePath
 from lakebed.server.app import build
 from lakebed.server.services import Services
 from lakebed.wire.objects import (
@@ -164,7 +164,7 @@ def on_disk(root: Path) -> Files:
     return {
         path.relative_to(root).as_posix(): path.read_bytes()
         for path in sorted(root.rglob("*"))
-        if path.is_file() and path.name != PLACE_FILE and OWN_FOLDER not in path.parts
+        if path.is_file() and path.name != STATE_FILE and OWN_FOLDER not in path.parts
     }
 
 

@@ -24,12 +24,12 @@ from lakebed.clients.working_copy.errors import (
 )
 from lakebed.clients.working_copy.folder import WorkingFolder
 from lakebed.clients.working_copy.hashes import LocalFile
-from lakebed.clients.working_copy.place import (
-    PLACE_FILE,
+from lakebed.clients.working_copy.state import (
+    STATE_FILE,
     RemotePath,
     find_below,
     find_root,
-    read_place,
+    read_state,
 )
 from lakebed.wire.calls import WireRequest
 from lakebed.wire.objects import PathQuery
@@ -61,12 +61,12 @@ def root(lake: Lake, tmp_path: Path) -> Path:
 
 def test_a_clone_has_all_files_and_the_file_of_lakectl(lake: Lake, root: Path) -> None:
     assert on_disk(root) == lake.files(prefix="data/")
-    assert yaml.safe_load((root / PLACE_FILE).read_text()) == {
+    assert yaml.safe_load((root / STATE_FILE).read_text()) == {
         "src": f"lakefs://{lake.name}/main/data/",
         "at_head": lake.head(),
         "active_operation": "",
     }
-    assert {path.name for path in root.iterdir()} == {PLACE_FILE, "a.csv", "b"}
+    assert {path.name for path in root.iterdir()} == {STATE_FILE, "a.csv", "b"}
     assert lake.status(root) == []
 
 
@@ -140,7 +140,7 @@ def test_an_edit_in_the_tick_of_the_first_look_is_seen(
             path, stamps.st_size, stamps.st_mtime_ns, stamps.st_ctime_ns, stamps.st_ino
         )
 
-    monkeypatch.setattr("lakebed.clients.working_copy.folder._described", coarse)
+    monkeypatch.setattr("lakebed.clients.working_copy.folder._local_file", coarse)
     assert lake.status(root) == [("local", "modified", "a.csv")]
 
 
@@ -203,7 +203,7 @@ def test_a_pull_brings_the_changes_of_others_and_keeps_mine(lake: Lake, root: Pa
         "b/c.csv": b"theirs",
         "new/deep/e.csv": b"theirs",
     }
-    assert read_place(root).at_head == head
+    assert read_state(root).at_head == head
     assert lake.status(root) == [("local", "modified", "a.csv")]
 
 
@@ -214,11 +214,11 @@ def test_a_conflict_stops_a_pull_before_anything_is_changed(lake: Lake, root: Pa
     lake.put("data/b/c.csv", "theirs")
     lake.delete("data/b/d.csv")
     lake.commit()
-    before, place = on_disk(root), read_place(root)
+    before, state = on_disk(root), read_state(root)
     with pytest.raises(Conflicts, match=r"b/c\.csv, b/d\.csv") as error:
         lake.pull(root)
     assert error.value.paths == ["b/c.csv", "b/d.csv"]
-    assert (on_disk(root), read_place(root)) == (before, place)
+    assert (on_disk(root), read_state(root)) == (before, state)
     lake.pull(root, force=True)
     assert on_disk(root) == lake.files(prefix="data/")
 
@@ -297,7 +297,7 @@ def test_a_checkout_throws_away_what_was_changed(lake: Lake, root: Path) -> None
     with lake.copy(root) as opened:
         opened.checkout(first)
     assert on_disk(root) == before
-    assert read_place(root) == read_place(root).__class__(lake.source, first)
+    assert read_state(root) == read_state(root).__class__(lake.source, first)
 
 
 # Committing
@@ -315,7 +315,7 @@ def test_a_commit_holds_the_changes_of_the_folder_and_nothing_else(lake: Lake, r
     assert (done.sent, done.removed, done.not_pulled) == (2, 1, ())
     record = lake.client.commits.get(lake.name, done.commit_id)
     assert (record.message, record.parents) == ("three changes", [before])
-    assert lake.head() == done.commit_id == read_place(root).at_head
+    assert lake.head() == done.commit_id == read_state(root).at_head
     changed = lake.client.refs.diff(lake.name, before, "main", DiffRefsQuery(type="two_dot"))
     assert [(item.type, item.path) for item in changed.results] == [
         ("changed", "data/a.csv"),
@@ -371,7 +371,7 @@ def test_a_change_while_files_are_uploaded_is_a_conflict_too(
         lake.commit_copy(root)
     assert lake.read("data/a.csv") == b"theirs"
     assert on_disk(root)["a.csv"] == b"mine"
-    assert (lake.branches(), read_place(root).active_operation) == (["main"], "")
+    assert (lake.branches(), read_state(root).active_operation) == (["main"], "")
 
 
 def test_uploads_replace_what_was_seen_and_nothing_else(
@@ -452,7 +452,7 @@ def test_a_repository_without_a_path_works(lake: Lake, tmp_path: Path) -> None:
             ["x", "x-y", "x/z"],
             r"'x/z': conflicts with 'x', which is a file and cannot also be a folder",
         ),
-        ([PLACE_FILE], r"this name is reserved for working copies"),
+        ([STATE_FILE], r"this name is reserved for working copies"),
         ([".lakebed/operation.json"], r"this name is reserved for working copies"),
         (["x" * 256], r"longer than 255 bytes"),
     ],
@@ -552,13 +552,13 @@ def test_a_folder_that_is_there_becomes_a_working_copy(lake: Lake, tmp_path: Pat
     mine = tmp_path / "mine"
     write(mine, "new", "mine")
     write(mine, "a.csv", "content of data/a.csv")
-    copy.make_place(mine, lake.source, lake.tools)
+    copy.link_directory(mine, lake.source, lake.tools)
     assert on_disk(mine) == {"new": b"mine", "a.csv": b"content of data/a.csv"}
     assert ("local", "added", "new") in lake.status(mine)
     with pytest.raises(NotEmpty, match="already a working copy"):
-        copy.make_place(mine, lake.source, lake.tools)
-    copy.make_place(mine, RemotePath(lake.name, "main", "else/"), lake.tools, force=True)
-    assert read_place(mine).source.prefix == "else/"
+        copy.link_directory(mine, lake.source, lake.tools)
+    copy.link_directory(mine, RemotePath(lake.name, "main", "else/"), lake.tools, force=True)
+    assert read_state(mine).source.prefix == "else/"
 
 
 def test_working_copies_are_found_upwards_and_downwards(root: Path, tmp_path: Path) -> None:
@@ -580,7 +580,7 @@ def test_working_copies_are_found_upwards_and_downwards(root: Path, tmp_path: Pa
     ],
 )
 def test_a_file_that_is_no_place_is_named(lake: Lake, root: Path, content: bytes) -> None:
-    (root / PLACE_FILE).write_bytes(content)
+    (root / STATE_FILE).write_bytes(content)
     with pytest.raises(NotAWorkingCopy):
         lake.status(root)
 
@@ -597,20 +597,20 @@ def test_two_processes_do_not_work_on_one_folder(lake: Lake, root: Path) -> None
 def test_what_lakectl_leaves_is_understood(lake: Lake, root: Path, tmp_path: Path) -> None:
     """It writes the same file, sets the same times, and knows nothing of our cache."""
     (tmp_path / "copy.sqlite").unlink()
-    place = read_place(root)
-    (root / PLACE_FILE).write_text(f"src: {place.source}\nat_head: {place.at_head}\n")
+    state = read_state(root)
+    (root / STATE_FILE).write_text(f"src: {state.source}\nat_head: {state.at_head}\n")
     lake.put("data/a.csv", "lakectl's", X_Lakefs_Internal_Client_Mtime="1600000001")
     head = lake.commit()
-    (root / PLACE_FILE).write_text(
-        f'src: {place.source}\nat_head: {head}\nactive_operation: ""\nof_another: tool\n'
+    (root / STATE_FILE).write_text(
+        f'src: {state.source}\nat_head: {head}\nactive_operation: ""\nof_another: tool\n'
     )
     write(root, "a.csv", "lakectl's")
     os.utime(root / "a.csv", (1_600_000_001, 1_600_000_001))
     assert lake.status(root) == []
     write(root, "new", "mine")
     lake.commit_copy(root)
-    assert yaml.safe_load((root / PLACE_FILE).read_text()) == {
-        "src": str(place.source),
+    assert yaml.safe_load((root / STATE_FILE).read_text()) == {
+        "src": str(state.source),
         "at_head": lake.head(),
         "active_operation": "",
         "of_another": "tool",
@@ -624,9 +624,9 @@ def test_what_lakectl_did_not_finish_has_to_be_checked_out(
     """It names the new commit before it has brought the files: those that are old look edited."""
     lake.put("data/a.csv", "theirs")
     head = lake.commit()
-    place = read_place(root)
-    (root / PLACE_FILE).write_text(
-        f"src: {place.source}\nat_head: {head}\nactive_operation: {operation}\n"
+    state = read_state(root)
+    (root / STATE_FILE).write_text(
+        f"src: {state.source}\nat_head: {head}\nactive_operation: {operation}\n"
     )
     for refused in (lake.pull, lake.commit_copy):
         with pytest.raises(Interrupted, match="run `lakebed local checkout`"):
@@ -635,7 +635,7 @@ def test_what_lakectl_did_not_finish_has_to_be_checked_out(
     with lake.copy(root) as opened:
         opened.checkout()
     assert on_disk(root) == lake.files(prefix="data/")
-    assert read_place(root).active_operation == ""
+    assert read_state(root).active_operation == ""
     lake.pull(root)
 
 

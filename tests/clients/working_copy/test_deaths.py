@@ -11,7 +11,7 @@ import pytest
 
 from lakebed.clients.working_copy import folder
 from lakebed.clients.working_copy.copy import SyncSummary
-from lakebed.clients.working_copy.place import read_place
+from lakebed.clients.working_copy.state import read_state
 from lakebed.wire.refs import Commit, LogCommitsQuery
 from tests.clients.working_copy.kit import Inside, Lake, inside, md5, on_disk, write
 
@@ -127,7 +127,7 @@ def test_a_commit_goes_on_wherever_it_died(lake: Lake, tmp_path: Path) -> None:
         assert lake.branches() == ["main"]
         assert lake.status(root) == []
         assert _leftovers(root) == []
-        assert read_place(root).active_operation == ""
+        assert read_state(root).active_operation == ""
         if alive:
             break
     assert last > 30
@@ -166,7 +166,7 @@ def test_a_checkout_goes_on_wherever_it_died(lake: Lake, tmp_path: Path) -> None
         write(root, "new", "mine")
         alive = survives(lake, last, lambda: checkout(old))
         # Without saying again what to, unless it had not begun.
-        checkout(None if read_place(root).active_operation else old)
+        checkout(None if read_state(root).active_operation else old)
         assert on_disk(root) == first
         assert _leftovers(root) == []
         if alive:
@@ -185,7 +185,7 @@ def test_what_is_left_of_a_clone_is_told_before_and_after(lake: Lake, tmp_path: 
     halves = []
     for dies_at in count(start=1):
         summary, there, expected = told_after(dies_at, tmp_path / str(dies_at))
-        assert (summary.fetched, summary.there_already) == (files - there, there)
+        assert (summary.fetched, summary.up_to_date) == (files - there, there)
         assert expected == files - there
         halves.append(there)
         if there == files:
@@ -207,9 +207,9 @@ def test_what_is_left_of_a_commit_is_told_before_and_after(lake: Lake, tmp_path:
         lake.transfers.expected.clear()
         done = lake.commit_copy(root)
         if done is not None:
-            assert done.sent + done.removed + done.there_already in {3, 4}
+            assert done.sent + done.removed + done.up_to_date in {3, 4}
             assert len(lake.transfers.expected) == done.sent
-            found.add(done.there_already)
+            found.add(done.up_to_date)
     assert {0, 1, 2, 3} <= found
 
 
@@ -224,7 +224,7 @@ def test_what_an_interrupted_pull_brings_later_is_counted(lake: Lake, tmp_path: 
     while len(on_disk(root)) < kept + 1:
         assert not survives(lake, next(steps), lambda: lake.pull(root))
     summary = lake.pull(root)
-    assert (summary.fetched, summary.there_already) == (1, kept + 1)
+    assert (summary.fetched, summary.up_to_date) == (1, kept + 1)
 
 
 def _prepare(lake: Lake, root: Path, number: int) -> tuple[dict[str, str], dict[str, str]]:
@@ -252,7 +252,7 @@ def _hashed(files: dict[str, bytes]) -> dict[str, str]:
 
 
 def _is_done(root: Path) -> bool:
-    return (root / ".lakefs_ref.yaml").exists() and not read_place(root).active_operation
+    return (root / ".lakefs_ref.yaml").exists() and not read_state(root).active_operation
 
 
 def _leftovers(root: Path) -> list[str]:

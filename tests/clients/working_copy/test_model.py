@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from lakebed.clients.working_copy.errors import Conflicts
-from lakebed.clients.working_copy.place import read_place
+from lakebed.clients.working_copy.state import read_state
 from tests.clients.working_copy.kit import Inside, Lake, inside, on_disk, write
 
 __all__ = ["inside"]
@@ -45,13 +45,13 @@ class Model:
     head: Content
     staged: dict[str, bytes | None] = field(default_factory=dict)
 
-    def pull(self, copy: ModelCopy, *, bring_back: bool = True) -> bool:
+    def pull(self, copy: ModelCopy, *, restore_deleted: bool = True) -> bool:
         """Bring in the changes of others; False, and nothing, if there are conflicts."""
         theirs = [
             path for path in _paths(copy.base, self.head) if _differ(copy.base, self.head, path)
         ]
         wanted = [path for path in theirs if _differ(copy.files, self.head, path)]
-        strict = [path for path in wanted if path in copy.files or not bring_back]
+        strict = [path for path in wanted if path in copy.files or not restore_deleted]
         if any(_differ(copy.files, copy.base, path) for path in strict):
             return False
         for path in wanted:
@@ -60,7 +60,7 @@ class Model:
         return True
 
     def commit(self, copy: ModelCopy) -> bool:
-        if not self.pull(copy, bring_back=False):
+        if not self.pull(copy, restore_deleted=False):
             return False
         mine = [
             path for path in _paths(copy.files, self.head) if _differ(copy.files, self.head, path)
@@ -143,7 +143,7 @@ class World:
         assert self.lake.files("main@", "data/") == self.model.head
         for root, copy in zip(self.roots, self.copies, strict=True):
             assert on_disk(root) == copy.files
-            at_head = read_place(root).at_head
+            at_head = read_state(root).at_head
             assert self.lake.files(at_head, "data/") == copy.base
             local = [change[2] for change in self.lake.status(root, local_only=True)]
             changed = [

@@ -27,129 +27,48 @@ from lakebed.clients.cli.tables import switch_off_colours
 from lakebed.clients.cli.uris import set_base_uri
 
 COMMANDS: Final = {
-    "quickstart": (
-        "server:quickstart",
-        "Start a server for evaluation, with sample data.",
-    ),
+    "quickstart": ("server:quickstart", "Start a server for evaluation, with sample data."),
     "run": ("server:run", "Run a server."),
-    "setup": (
-        "settings:setup_app",
-        "Create the first administrator of a new server.",
-    ),
+    "setup": ("settings:setup_app", "Create the first administrator of a new server."),
     "config": (
         "settings:config_app",
         "Save the client's settings; check the settings of a server.",
     ),
     "cleaner": ("cleaner:app", "Delete stale internal records (not objects)."),
-    "kv": (
-        "kv:app",
-        "Inspect a database, or copy it to another one.",
-    ),
-    "gc": (
-        "gc:app",
-        "Find and delete unreferenced objects.",
-    ),
-    "purge": (
-        "purge:app",
-        "Delete objects permanently, from all commits.",
-    ),
+    "kv": ("kv:app", "Inspect a database, or copy it to another one."),
+    "gc": ("gc:app", "Find and delete unreferenced objects."),
+    "purge": ("purge:app", "Delete objects permanently, from all commits."),
     "repo": ("repo:app", "Create, list and delete repositories."),
-    "branch": (
-        "branch:app",
-        "Create, list, reset, revert and delete branches.",
-    ),
-    "branch-protect": (
-        "branch:protect_app",
-        "Protect branches from direct changes.",
-    ),
-    "commit": (
-        "commits:commit_app",
-        "Commit the staged changes of a branch.",
-    ),
+    "branch": ("branch:app", "Create, list, reset, revert and delete branches."),
+    "branch-protect": ("branch:protect_app", "Protect branches from direct changes."),
+    "commit": ("commits:commit_app", "Commit the staged changes of a branch."),
     "log": ("history:log_app", "Show the history of a ref."),
     "show": ("commits:show_app", "Show one commit."),
-    "annotate": (
-        "history:annotate_app",
-        "List objects with the commit that last changed each.",
-    ),
-    "bisect": (
-        "bisect:app",
-        "Find the commit that introduced a problem, by binary search.",
-    ),
-    "diff": (
-        "merge:diff_app",
-        "Show the changes on a branch, or between two refs.",
-    ),
+    "annotate": ("history:annotate_app", "List objects with the commit that last changed each."),
+    "bisect": ("bisect:app", "Find the commit that introduced a problem, by binary search."),
+    "diff": ("merge:diff_app", "Show the changes on a branch, or between two refs."),
     "merge": ("merge:merge_app", "Merge a ref into a branch."),
-    "pr": (
-        "pulls:app",
-        "Create, list, show, merge and close pull requests.",
-    ),
-    "merge-base": (
-        "merge:merge_base_app",
-        "Find the merge base of two refs.",
-    ),
-    "cherry-pick": (
-        "commits:cherry_pick_app",
-        "Apply the changes of one commit to a branch.",
-    ),
-    "import": (
-        "imports:app",
-        "Import existing objects into a branch, without copying them.",
-    ),
-    "actions": (
-        "actions:app",
-        "Validate action files, and show the runs of hooks.",
-    ),
+    "pr": ("pulls:app", "Create, list, show, merge and close pull requests."),
+    "merge-base": ("merge:merge_base_app", "Find the merge base of two refs."),
+    "cherry-pick": ("commits:cherry_pick_app", "Apply the changes of one commit to a branch."),
+    "import": ("imports:app", "Import existing objects into a branch, without copying them."),
+    "actions": ("actions:app", "Validate action files, and show the runs of hooks."),
     "tag": ("refs:tag_app", "Create, list and delete tags."),
-    "fs": (
-        "fs:app",
-        "List, read, upload, download and remove objects.",
-    ),
-    "local": (
-        "local:app",
-        "Work with objects as local files, and commit changes.",
-    ),
-    "auth": (
-        "auth:app",
-        "Manage users, groups, policies and credentials.",
-    ),
-    "refs-dump": (
-        "refs:dump_app",
-        "Dump the branches, tags and commits of a repository.",
-    ),
-    "refs-restore": (
-        "refs:restore_app",
-        "Restore a dump into a bare repository.",
-    ),
-    "migrate": (
-        "migrate:app",
-        "Migrate repositories from lakeFS, without copying objects.",
-    ),
+    "fs": ("fs:app", "List, read, upload, download and remove objects."),
+    "local": ("local:app", "Work with objects as local files, and commit changes."),
+    "auth": ("auth:app", "Manage users, groups, policies and credentials."),
+    "refs-dump": ("refs:dump_app", "Dump the branches, tags and commits of a repository."),
+    "refs-restore": ("refs:restore_app", "Restore a dump into a bare repository."),
+    "migrate": ("migrate:app", "Migrate repositories from lakeFS, without copying objects."),
     "fsck": (
         "diagnose:fsck",
         "Read every file of every commit of a repository, and verify its id.",
     ),
-    "diagnose": (
-        "diagnose:diagnose",
-        "Collect facts about a server for a bug report.",
-    ),
-    "usage": (
-        "doctor:usage_app",
-        "Show the number of requests the server has handled.",
-    ),
-    "completion": (
-        "completion:completion",
-        "Print a completion script for a shell.",
-    ),
-    "identity": (
-        "doctor:identity_app",
-        "Show the current user.",
-    ),
-    "doctor": (
-        "doctor:doctor_app",
-        "Check the settings and the server, and suggest fixes.",
-    ),
+    "diagnose": ("diagnose:diagnose", "Collect facts about a server for a bug report."),
+    "usage": ("doctor:usage_app", "Show the number of requests the server has handled."),
+    "completion": ("completion:completion", "Print a completion script for a shell."),
+    "identity": ("doctor:identity_app", "Show the current user."),
+    "doctor": ("doctor:doctor_app", "Check the settings and the server, and suggest fixes."),
 }
 """Target and help of each command by name."""
 

@@ -44,8 +44,7 @@ BaseUriOption = Annotated[
 ]
 NoColorOption = Annotated[bool, typer.Option("--no-color", help="Disable colours")]
 VerboseOption = Annotated[
-    bool,
-    typer.Option("--verbose", "-v", help="Log requests and responses, with secrets masked"),
+    bool, typer.Option("--verbose", "-v", help="Log requests and responses, with secrets masked")
 ]
 LogLevel = Literal["debug", "info", "warning", "error", "none"]
 LogLevelOption = Annotated[
@@ -58,8 +57,7 @@ SkipHooksOption = Annotated[
     typer.Option("--skip-hooks", help="Skip pre-hooks, which is recorded (administrators only)"),
 ]
 MetaOption = Annotated[
-    list[str] | None,
-    typer.Option("--meta", metavar="NAME=VALUE", help="Metadata (repeatable)"),
+    list[str] | None, typer.Option("--meta", metavar="NAME=VALUE", help="Metadata (repeatable)")
 ]
 
 

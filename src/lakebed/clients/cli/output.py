@@ -55,10 +55,7 @@ class Output:
             _print_tabbed(items, columns)
 
     def lines(
-        self,
-        items: Iterable[ItemT],
-        line: Callable[[ItemT], str],
-        columns: Sequence[Column[ItemT]],
+        self, items: Iterable[ItemT], line: Callable[[ItemT], str], columns: Sequence[Column[ItemT]]
     ) -> None:
         """Print a listing of any length, streaming."""
         if self.as_json:

@@ -16,7 +16,7 @@ from lakebed.clients.cli.errors import FAILED, INTERRUPTED, exit_code
 from lakebed.clients.cli.tables import printable
 from lakebed.clients.cli.uris import forget_base_uri
 
-OF_THE_SERVER: Final = frozenset({"awscrt", "cryptography", "falcon", "httptools", "jwt", "lupa"})
+SERVER_PACKAGES: Final = frozenset({"awscrt", "cryptography", "falcon", "httptools", "jwt", "lupa"})
 """Packages of the server, optional for the command line."""
 
 
@@ -55,7 +55,7 @@ def _explained(error: Exception) -> tuple[str, int]:
         context = getattr(error, "ctx", None)
         hint = f" (see `{context.command_path} --help`)" if context else ""
         return " ".join(f"{error.format_message()}{hint}".split()), error.exit_code
-    if isinstance(error, ModuleNotFoundError) and error.name in OF_THE_SERVER:
+    if isinstance(error, ModuleNotFoundError) and error.name in SERVER_PACKAGES:
         error = MissingExtraError("the server", "server")
     if isinstance(error, LakebedError):
         return str(error), exit_code(error)

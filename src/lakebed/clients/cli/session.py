@@ -26,6 +26,8 @@ from lakebed.wire.base import PageQuery
 
 QueryT = TypeVar("QueryT", bound=PageQuery)
 
+_Command = Callable[..., None]
+
 
 def confirm(question: str, *, yes: bool) -> None:
     """Ask for confirmation, unless in a script.
@@ -66,7 +68,7 @@ class Session:
         """
         return Client(self.settings)
 
-    def stranger(self, endpoint: str) -> Client:
+    def anonymous_client(self, endpoint: str) -> Client:
         """Return a client without credentials; it is closed with the session."""
         self.__dict__["client"] = Client(ClientSettings(endpoint, "", ""))
         return self.client
@@ -120,17 +122,17 @@ _PAGE_PARAMETERS: Final = [
 ]
 
 
-def client_command(app: typer.Typer, name: str) -> Callable[[Callable[..., None]], Any]:
+def client_command(app: typer.Typer, name: str) -> Callable[[_Command], _Command]:
     """Register a function as a command with a session."""
 
-    def register(function: Callable[..., None]) -> Callable[..., None]:
+    def register(function: _Command) -> _Command:
         app.command(name)(_with_session(function))
         return function
 
     return register
 
 
-def _with_session(function: Callable[..., None]) -> Callable[..., None]:
+def _with_session(function: _Command) -> _Command:
     """Replace the session parameter of a function by the common options."""
     common = common_parameters()
     own = list(inspect.signature(function).parameters.values())[1:]

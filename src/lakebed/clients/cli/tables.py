@@ -85,10 +85,7 @@ def switch_off_colours() -> None:
 
 
 def table_lines(
-    items: Iterable[ItemT],
-    columns: Sequence[Column[ItemT]],
-    *,
-    terminal_width: int | None = None,
+    items: Iterable[ItemT], columns: Sequence[Column[ItemT]], *, terminal_width: int | None = None
 ) -> list[str]:
     """Return the lines of a table, titles first.
 

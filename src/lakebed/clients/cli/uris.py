@@ -112,7 +112,7 @@ def parse_ref(text: str) -> RefUri:
     return RefUri(parts[0], parts[1])
 
 
-def parse_place(text: str) -> PathUri:
+def parse_location(text: str) -> PathUri:
     """Parse `lakefs://<repository>/<ref>/<path>`, or a repository, with an empty ref.
 
     Raises:
@@ -203,6 +203,6 @@ PathArgument = Annotated[
 ObjectArgument = Annotated[
     PathUri, typer.Argument(parser=parse_object, metavar="OBJECT", help=_PATH_EXAMPLE)
 ]
-PlaceArgument = Annotated[
-    PathUri, typer.Argument(parser=parse_place, metavar="PATH", help=_PATH_EXAMPLE)
+LocationArgument = Annotated[
+    PathUri, typer.Argument(parser=parse_location, metavar="PATH", help=_PATH_EXAMPLE)
 ]

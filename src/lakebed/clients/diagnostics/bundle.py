@@ -14,14 +14,14 @@ from contextlib import AbstractContextManager, ExitStack
 from dataclasses import asdict, dataclass, field
 from importlib.metadata import PackageNotFoundError, distributions, version
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 from lakebed import __version__
 from lakebed.base.runtime import Runtime, now_us, to_datetime
 from lakebed.block import BlockStore, open_block
 from lakebed.clients.diagnostics import health
 from lakebed.clients.diagnostics.fsck import RepositoryCheck
-from lakebed.clients.diagnostics.secrets import Hider
+from lakebed.clients.diagnostics.secrets import SecretMasker
 from lakebed.clients.diagnostics.survey import AHEAD_US, Survey, Surveyor
 from lakebed.kv import Store
 from lakebed.server.settings import ServerSettings, masked
@@ -56,9 +56,9 @@ class Bundle:
     """Sections by name, and notes for the reader."""
 
     runtime: Runtime
-    sections: dict[str, Any] = field(default_factory=dict)
+    sections: dict[str, object] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
-    hider: Hider = field(init=False)
+    masker: SecretMasker = field(init=False)
 
     def add(self, name: str, gather: Callable[[], ResultT]) -> ResultT | None:
         """Gather a section; return its content, or None after a failure."""
@@ -87,7 +87,7 @@ class Bundle:
             zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as made,
         ):
             for name, content in {"summary": self._summary(), **self.sections}.items():
-                text = json.dumps(self.hider.data(content), indent=2, ensure_ascii=False)
+                text = json.dumps(self.masker.data(content), indent=2, ensure_ascii=False)
                 made.writestr(f"lakebed-diagnose/{name}.json", text + "\n")
 
     def _summary(self) -> dict[str, object]:
@@ -101,7 +101,7 @@ class Bundle:
 def make_bundle(request: BundleRequest, runtime: Runtime) -> Bundle:
     """Gather all sections."""
     bundle = Bundle(runtime)
-    bundle.hider = Hider(None, request.environment)
+    bundle.masker = SecretMasker(None, request.environment)
     bundle.add("versions", _versions)
     with ExitStack() as stack:
         _Gathering(bundle, request, runtime, stack).run()
@@ -121,7 +121,7 @@ class _Gathering:
         settings = bundle.add("settings", self.request.settings)
         if settings is None:
             return
-        bundle.hider = Hider(settings, self.request.environment)
+        bundle.masker = SecretMasker(settings, self.request.environment)
         bundle.sections["settings"] = masked(settings)
         log = self.request.log or settings.logging.file
         if log is not None:
@@ -169,7 +169,7 @@ class _Gathering:
         )
         self.bundle.add("garbage_collection", lambda: health.gc_facts(block, known))
 
-    def _checked(self, store: Store, block: BlockStore) -> Iterator[dict[str, Any]]:
+    def _checked(self, store: Store, block: BlockStore) -> Iterator[dict[str, object]]:
         sample = None if self.request.deep else SAMPLE
         for name in sorted(self.survey.repositories):
             try:

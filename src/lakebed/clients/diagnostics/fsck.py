@@ -114,7 +114,7 @@ class RepositoryCheck:
         self._commits: set[str] = set()
         self._heads: dict[str, list[tuple[str, str]]] = defaultdict(list)
         """The branches and tags at each commit."""
-        self._made_of: dict[MetaRangeID, list[str]] = defaultdict(list)
+        self._commits_of: dict[MetaRangeID, list[str]] = defaultdict(list)
         """The commits of each metarange."""
 
     def run(self) -> FsckReport:
@@ -145,7 +145,7 @@ class RepositoryCheck:
                 self._add("commit", name, "the id does not match the record", [name])
             for parent in commit.parents:
                 parents[parent].append(name)
-            self._made_of[MetaRangeID(commit.metarange_id)].append(name)
+            self._commits_of[MetaRangeID(commit.metarange_id)].append(name)
         for missing in sorted(parents.keys() - self._commits):
             self._add("commit", missing, "missing parent commit", parents[missing])
 
@@ -200,10 +200,10 @@ class RepositoryCheck:
     def _check_metaranges(self) -> dict[RangeID, RangeRef]:
         """Read the metaranges; return their ranges."""
         refs: dict[RangeID, RangeRef] = {}
-        wanted = self._drawn(sorted(self._made_of))
+        wanted = self._drawn(sorted(self._commits_of))
         for metarange_id, read in map_ahead(self._runtime, self._read_metarange, wanted):
             if isinstance(read, str):
-                path, commits = metarange_path(metarange_id), self._made_of[metarange_id]
+                path, commits = metarange_path(metarange_id), self._commits_of[metarange_id]
                 self._add("metarange", str(metarange_id), f"{path}: {read}", commits)
                 continue
             self._report.metaranges += 1
@@ -278,7 +278,7 @@ class RepositoryCheck:
         # Listed after the refs were read, so their objects were stored before the listing.
         stored = StoredObjects(self._store, self._block, self._namespace)
         missing_in: dict[RangeID, Missing] = {}
-        for metarange_id, commit_ids in self._made_of.items():
+        for metarange_id, commit_ids in self._commits_of.items():
             refs = [ref for commit_id in commit_ids for ref in self._heads[commit_id]]
             _, read = self._read_metarange(metarange_id) if refs else (metarange_id, "")
             if isinstance(read, str):
@@ -310,12 +310,12 @@ class RepositoryCheck:
         """Map damaged ranges to their commits, by reading the metaranges again."""
         touched: dict[RangeID, list[str]] = {range_id: [] for range_id in damaged}
         for metarange_id, read in map_ahead(
-            self._runtime, self._read_metarange, sorted(self._made_of)
+            self._runtime, self._read_metarange, sorted(self._commits_of)
         ):
             if not isinstance(read, str):
                 for ref in read.refs:
                     if ref.range_id in touched:
-                        touched[ref.range_id] += self._made_of[metarange_id]
+                        touched[ref.range_id] += self._commits_of[metarange_id]
         return touched
 
     def _drawn(self, items: list[ItemT]) -> list[ItemT]:

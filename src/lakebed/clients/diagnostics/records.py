@@ -28,6 +28,8 @@ from lakebed.kv.schema import METADATA_PARTITION, SCHEMA_KEY
 from lakebed.lake import keys as catalog_keys
 from lakebed.lake.hooks import keys as hooks_keys
 
+_Kind = RecordKind[Any]
+
 MASK: Final = "********"
 _SECRETS: Final = frozenset({Credential.DESCRIPTOR.fields_by_name["secret"].full_name})
 """Fields whose values are never shown, not even encrypted."""
@@ -36,7 +38,7 @@ _MODULES: Final = (engine_keys, catalog_keys, hooks_keys)
 _TEXTS: Final = (SCHEMA_KEY, engine_keys.INSTALLATION_KEY, b"usage/", HALT_KEY)
 """Metadata keys of the store with text values."""
 
-_OF_THEIR_OWN: Final[Mapping[bytes, Sequence[RecordKind[Any]]]] = {
+_SYSTEM_PARTITIONS: Final[Mapping[bytes, Sequence[_Kind]]] = {
     engine_keys.GRAVELER: (engine_keys.REPOSITORIES, engine_keys.CLAIMS, engine_keys.CLOSED),
     engine_keys.DELETED_PARTITION: (engine_keys.DELETED,),
     engine_keys.DROPPED_PARTITION: (engine_keys.DROPPED,),
@@ -60,7 +62,7 @@ class Filter:
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class ReadableRecord:
     """A record in readable form."""
 
     partition: bytes
@@ -68,16 +70,16 @@ class Shown:
     kind: str
     """Name of the message type, ``text``, or ``unknown``."""
     value_bytes: int
-    content: dict[str, Any] | None
+    content: dict[str, object] | None
     """Fields of the message, or None if damaged or unknown."""
     damage: str | None = None
     """Why the record is unreadable."""
     unknown_fields: int = 0
     """Fields of a newer Lakebed, or a sign of damage."""
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, object]:
         """Convert to plain data."""
-        shown: dict[str, Any] = {
+        shown: dict[str, object] = {
             "partition": as_text(self.partition),
             "key": as_text(self.key),
             "kind": self.kind,
@@ -92,7 +94,7 @@ class Shown:
         return shown
 
 
-def shown_records(store: Store, wanted: Filter | None = None) -> Iterator[Shown]:
+def shown_records(store: Store, wanted: Filter | None = None) -> Iterator[ReadableRecord]:
     """Iterate over the records of a store, partition by partition.
 
     Raises:
@@ -114,18 +116,20 @@ class DamagedRecord(LakebedError):
     kind = "damaged_record"
 
 
-def show(partition: bytes, item: Item) -> Shown:
+def show(partition: bytes, item: Item) -> ReadableRecord:
     """Decode a record for display."""
     name, size = kind_name(partition, item.key), len(item.value)
     try:
         message = decode(partition, item)
         if message is None:
-            content = {"text": as_text(item.value)} if name == "text" else None
-            return Shown(partition, item.key, name, size, content)
+            text: dict[str, object] = {"text": as_text(item.value)}
+            return ReadableRecord(partition, item.key, name, size, text if name == "text" else None)
         unknown = len(UnknownFieldSet(message))
-        return Shown(partition, item.key, name, size, plain(message), unknown_fields=unknown)
+        return ReadableRecord(
+            partition, item.key, name, size, plain(message), unknown_fields=unknown
+        )
     except DamagedRecord as error:
-        return Shown(partition, item.key, name, size, None, damage=str(error))
+        return ReadableRecord(partition, item.key, name, size, None, damage=str(error))
 
 
 def decode(partition: bytes, item: Item) -> Message | None:
@@ -176,17 +180,17 @@ Kinds = tuple[dict[bytes, type[Message]], list[tuple[bytes, type[Message]]]]
 def _kinds_in(partition: bytes) -> Kinds:
     if partition == auth_keys.AUTH:
         return _kinds_of(partition)
-    return _kinds_of(partition if partition in _OF_THEIR_OWN else b"")
+    return _kinds_of(partition if partition in _SYSTEM_PARTITIONS else b"")
 
 
 @cache
 def _kinds_of(partition: bytes) -> Kinds:
     """Return the kinds of a partition with a fixed name, or of all other partitions (``b""``)."""
-    if partition in _OF_THEIR_OWN:
-        return {}, [(kind.prefix, kind.message) for kind in _OF_THEIR_OWN[partition]]
+    if partition in _SYSTEM_PARTITIONS:
+        return {}, [(kind.prefix, kind.message) for kind in _SYSTEM_PARTITIONS[partition]]
     if partition == auth_keys.AUTH:
         return _sorted(_named_kinds(auth_keys))
-    taken = {id(kind) for kinds in _OF_THEIR_OWN.values() for kind in kinds}
+    taken = {id(kind) for kinds in _SYSTEM_PARTITIONS.values() for kind in kinds}
     exact, prefixes = _sorted(
         (name, kind)
         for module in _MODULES
@@ -198,14 +202,14 @@ def _kinds_of(partition: bytes) -> Kinds:
     return exact, prefixes
 
 
-def _named_kinds(module: ModuleType) -> Iterator[tuple[bytes, RecordKind[Any]]]:
+def _named_kinds(module: ModuleType) -> Iterator[tuple[bytes, _Kind]]:
     """Yield the kinds of a module, each with its record name or ``b""``."""
     for name, kind in vars(module).items():
         if isinstance(kind, RecordKind):
             yield getattr(module, f"{name}_NAME", b""), kind
 
 
-def _sorted(kinds: Iterator[tuple[bytes, RecordKind[Any]]]) -> Kinds:
+def _sorted(kinds: Iterator[tuple[bytes, _Kind]]) -> Kinds:
     exact: dict[bytes, type[Message]] = {}
     prefixes: list[tuple[bytes, type[Message]]] = []
     for name, kind in kinds:
@@ -216,12 +220,12 @@ def _sorted(kinds: Iterator[tuple[bytes, RecordKind[Any]]]) -> Kinds:
     return exact, sorted(prefixes, key=lambda each: len(each[0]), reverse=True)
 
 
-def plain(message: Message) -> dict[str, Any]:
+def plain(message: Message) -> dict[str, object]:
     """Convert a message to plain data: times as text, secrets masked."""
     return {field.name: _plain_field(field, value) for field, value in message.ListFields()}
 
 
-def _plain_field(field: FieldDescriptor, value: Any) -> Any:
+def _plain_field(field: FieldDescriptor, value: Any) -> object:
     if field.full_name in _SECRETS:
         return MASK
     if field.message_type is not None and field.message_type.GetOptions().map_entry:
@@ -231,7 +235,7 @@ def _plain_field(field: FieldDescriptor, value: Any) -> Any:
     return _plain_value(field, value)
 
 
-def _plain_value(field: FieldDescriptor, value: Any) -> Any:
+def _plain_value(field: FieldDescriptor, value: Any) -> object:
     if isinstance(value, Message):
         return plain(value)
     if isinstance(value, bytes):

@@ -18,7 +18,7 @@ _SECRET_NAME: Final = re.compile(r"(?i)password|passwd|secret|token|key|credenti
 _PASSWORD: Final = re.compile(r"(?<=://)[^/?#:]*:(.*)@")
 
 
-class Hider:
+class SecretMasker:
     """Masker of an installation's secrets.
 
     Args:
@@ -49,7 +49,7 @@ class Hider:
             text = text.replace(secret, MASK)
         return mask_secrets(text)
 
-    def data(self, data: Any) -> Any:
+    def data(self, data: object) -> object:
         """Mask the secrets in plain data, also in names."""
         if isinstance(data, str):
             return self.text(data)

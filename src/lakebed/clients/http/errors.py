@@ -52,11 +52,11 @@ class Refused(ClientError):
 
     kind = "server_refused"
 
-    def __init__(self, status: int, message: str, said: ErrorBody | None = None) -> None:
+    def __init__(self, status: int, message: str, body: ErrorBody | None = None) -> None:
         super().__init__(f"{message} ({status})")
         self.status = status
         self.message = message
-        self.said = said or ErrorBody()
+        self.body = body or ErrorBody()
         """The body of the response, as far as it could be decoded."""
 
 

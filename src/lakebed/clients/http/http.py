@@ -123,7 +123,7 @@ class Client:
         self.endpoint = settings.endpoint
         self._retry_policy = retry_policy
         self._runtime = runtime or ThreadRuntime()
-        self._was_there = False
+        self._has_responded = False
         self._http = httpx.Client(
             base_url=f"{settings.endpoint}/api/v1/",
             # Initial setup is requested without credentials.
@@ -182,7 +182,7 @@ class Client:
     @contextmanager
     def open(
         self,
-        request: wire.WireRequest[Any],
+        request: wire.WireRequest[AnswerT],
         *,
         content: Iterator[bytes] | None = None,
         headers: Mapping[str, str] | None = None,
@@ -252,12 +252,12 @@ class Client:
             except httpx.ReadTimeout:
                 raise  # the server may still be working on the request
             except httpx.TransportError as error:
-                pause = retries.pause_after_break(was_there=self._was_there)
+                pause = retries.pause_after_break(has_responded=self._has_responded)
                 if pause is None:
                     raise
                 reason = _reason(error)
             else:
-                self._was_there = True
+                self._has_responded = True
                 traffic.show_answer(response)
                 _LOGGER.debug("%s %s: %d", request.method, request.url.path, response.status_code)
                 after = response.headers.get("Retry-After", "")
@@ -278,12 +278,11 @@ class Client:
 
     @contextmanager
     def _explained(self, method: str) -> Iterator[None]:
-        """Translate errors of httpx."""
         doubt = "" if method in {"GET", "HEAD"} else "; the outcome of the change is unknown"
         try:
             yield
         except (httpx.ConnectError, httpx.ConnectTimeout) as error:
-            kind = Unreachable if self._was_there else NeverReached
+            kind = Unreachable if self._has_responded else NeverReached
             raise kind(
                 f"cannot reach {self.endpoint} ({_reason(error)}): check that the server is running"
             ) from None

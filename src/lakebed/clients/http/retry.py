@@ -26,10 +26,7 @@ class RetryPolicy:
 
 
 PATIENT_READS: Final = RetryPolicy(
-    methods=frozenset({"GET"}),
-    statuses=frozenset({429, 503}),
-    seconds_max=30.0,
-    tries_max=5,
+    methods=frozenset({"GET"}), statuses=frozenset({429, 503}), seconds_max=30.0, tries_max=5
 )
 """For interactive use: reads wait for a busy server. Writes are sent once, so that their number
 is known."""
@@ -69,13 +66,13 @@ class Retries:
             return self._next_pause(wanted)
         return self._next_pause(max(self._pause, wanted or 0.0))
 
-    def pause_after_break(self, *, was_there: bool) -> float | None:
+    def pause_after_break(self, *, has_responded: bool) -> float | None:
         """Return the pause before the next attempt, or None to give up.
 
         Args:
-            was_there: Whether the server has ever responded. If not, the address may be wrong.
+            has_responded: Whether the server has ever responded. If not, the address may be wrong.
         """
-        if not (self._policy.broken_connections and was_there):
+        if not (self._policy.broken_connections and has_responded):
             return None
         return self._next_pause(self._pause)
 

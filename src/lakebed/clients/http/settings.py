@@ -7,7 +7,6 @@ variables, the flag. So the settings of lakectl work for Lakebed.
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 from urllib.parse import urlsplit
 
 from lakebed.clients.http.errors import ClientSettingsError
@@ -26,10 +25,7 @@ class _Setting:
 
 
 _ENDPOINT = _Setting(
-    "the endpoint",
-    ("server", "endpoint_url"),
-    "LAKECTL_SERVER_ENDPOINT_URL",
-    "LAKEBED_ENDPOINT",
+    "the endpoint", ("server", "endpoint_url"), "LAKECTL_SERVER_ENDPOINT_URL", "LAKEBED_ENDPOINT"
 )
 _ACCESS_KEY_ID = _Setting(
     "the access key id",
@@ -92,7 +88,9 @@ def load_endpoint(
     return normal_endpoint(endpoint or "")
 
 
-def _find(setting: _Setting, environ: Mapping[str, str], content: Mapping[str, Any]) -> str | None:
+def _find(
+    setting: _Setting, environ: Mapping[str, str], content: Mapping[str, object]
+) -> str | None:
     return (
         environ.get(setting.variable)
         or environ.get(setting.lakectl_variable)
@@ -140,7 +138,7 @@ def usual_file(environ: Mapping[str, str]) -> Path | None:
     return Path(home, ".lakectl.yaml") if home else None
 
 
-def _content(environ: Mapping[str, str], config_file: Path | None) -> Mapping[str, Any]:
+def _content(environ: Mapping[str, str], config_file: Path | None) -> Mapping[str, object]:
     """Read the settings file, or return nothing if the default file does not exist."""
     if config_file is None:
         config_file = usual_file(environ)
@@ -190,9 +188,10 @@ def _sections(content: object) -> Iterator[object]:
         yield from (content[name] or {} for name in ("server", "credentials") if name in content)
 
 
-def _from_file(content: Mapping[str, Any], setting: _Setting) -> str | None:
+def _from_file(content: Mapping[str, object], setting: _Setting) -> str | None:
     section, key = setting.file_key
-    value = (content.get(section) or {}).get(key)
+    found = content.get(section)
+    value = found.get(key) if isinstance(found, dict) else None
     if value is not None and not isinstance(value, str):
         # YAML parsed a number or a date: the original text is lost.
         raise ClientSettingsError(f"{section}.{key} in the settings is not text: quote it")

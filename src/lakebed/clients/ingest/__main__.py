@@ -53,7 +53,6 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _import(asked: argparse.Namespace) -> str:
-    """Run an import; return a summary."""
     target = _TARGET.fullmatch(asked.to)
     if target is None:
         sys.exit(f"lakebed: --to is {asked.to!r}: expected lakefs://repository/branch/path")
@@ -63,10 +62,7 @@ def _import(asked: argparse.Namespace) -> str:
     options = JobOptions(storage=root and LocalSettings(root.resolve()), strict=asked.strict)
     path = ImportLocation(type="common_prefix", path=asked.source, destination=target[3] or "")
     body = ImportCreation(
-        paths=[path],
-        commit=CommitCreation(message=asked.message),
-        strict=asked.strict,
-        spark=True,
+        paths=[path], commit=CommitCreation(message=asked.message), strict=asked.strict, spark=True
     )
     with closing(Client(settings)) as client:
         started = Started.of(client.imports.start(branch.repository, branch.name, body))

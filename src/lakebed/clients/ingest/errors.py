@@ -3,7 +3,7 @@
 LakebedError
 └── IngestError
     ├── NothingFound     a source contains no objects
-    ├── StrangePath      an object cannot be imported, and the import is strict
+    ├── UnsupportedPath      an object cannot be imported, and the import is strict
     ├── UnsortedListing  the storage does not list in order of the paths
     └── ImportEnded      the import was canceled or has failed on the server
 """
@@ -31,7 +31,7 @@ class NothingFound(IngestError):
         )
 
 
-class StrangePath(IngestError):
+class UnsupportedPath(IngestError):
     """An object cannot be imported."""
 
     kind = "strange_path"

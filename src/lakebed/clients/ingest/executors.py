@@ -15,7 +15,7 @@ from lakebed.base.runtime import ThreadRuntime
 from lakebed.block import Address, Namespace, ObjectNotFound
 from lakebed.block.listing import AddressRange as Listed
 from lakebed.block.listing import list_stretch
-from lakebed.clients.ingest.errors import StrangePath, UnsortedListing
+from lakebed.clients.ingest.errors import UnsortedListing, UnsupportedPath
 from lakebed.clients.ingest.plan import IngestSource, ListedFile, ListingRange, start_of
 from lakebed.formats import RangeRef, encode_range, range_path
 from lakebed.formats.boundaries import Breaks, Cutter, ref_of
@@ -31,11 +31,11 @@ FILE_ROWS: Final = 100_000
 SKIPPED_SHOWN_MAX: Final = 100
 """The most addresses of skipped objects recorded a file."""
 
-STRETCHES: Final = "number int, source int, after string, upto string"
+LISTING_RANGES: Final = "number int, source int, after string, upto string"
 """Schema of listing ranges."""
 
 FOUND: Final = (
-    "stretch int, number int, name string, content_id string, rows long, first_key binary,"
+    "listing_range int, number int, name string, content_id string, rows long, first_key binary,"
     " last_key binary, ends array<binary>, skipped long, skipped_addresses array<string>"
 )
 """Schema of listing files."""
@@ -50,7 +50,7 @@ REFS: Final = "range_id string, min_key binary, max_key binary, count long, size
 
 _FOUND_SCHEMA: Final = pa.schema(
     [
-        pa.field("stretch", pa.int32()),
+        pa.field("listing_range", pa.int32()),
         pa.field("number", pa.int32()),
         pa.field("name", pa.string()),
         pa.field("content_id", pa.string()),
@@ -87,10 +87,10 @@ def list_found(
     def read(batches: Batches) -> Batches:
         storage.check_owner()
         for row in rows(batches):
-            stretch = ListingRange(row["source"], row["after"], row["upto"])
-            source = sources[stretch.source]
+            listing_range = ListingRange(row["source"], row["after"], row["upto"])
+            source = sources[listing_range.source]
             writer = _FoundWriter(storage, import_id, source, breaks, row["number"], strict=strict)
-            for found in writer.write(_listed(storage, source, stretch)):
+            for found in writer.write(_listed(storage, source, listing_range)):
                 count(found.rows)
                 yield pa.RecordBatch.from_pylist([asdict(found)], schema=_FOUND_SCHEMA)
 
@@ -98,11 +98,10 @@ def list_found(
 
 
 def _listed(
-    storage: Storage, source: IngestSource, stretch: ListingRange
+    storage: Storage, source: IngestSource, listing_range: ListingRange
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the objects in a listing range."""
     if source.is_prefix:
-        wanted = Listed(start_of(stretch), stretch.upto)
+        wanted = Listed(start_of(listing_range), listing_range.upto)
         yield from list_stretch(storage.block, Namespace.parse(source.place), wanted)
         return
     try:
@@ -120,7 +119,7 @@ class _FoundWriter:
         import_id: str,
         source: IngestSource,
         breaks: Breaks,
-        stretch: int,
+        listing_range: int,
         *,
         strict: bool,
     ) -> None:
@@ -128,7 +127,7 @@ class _FoundWriter:
         self._import_id = import_id
         self._source = source
         self._breaks = breaks
-        self._stretch = stretch
+        self._listing_range = listing_range
         self._strict = strict
         self._files = 0
         self._last_key = b""
@@ -149,19 +148,19 @@ class _FoundWriter:
         keys, skipped = pa.array([self._source.destination], pa.binary()), 0
         addresses: list[str] = []
         if self._source.is_prefix:
-            keys, strange = imported_keys(listed, self._source.place, self._source.destination)
-            if strange is not None:
-                skipped = strange.true_count
-                addresses = listed["address"].filter(strange)[:SKIPPED_SHOWN_MAX].to_pylist()
+            keys, unsupported = imported_keys(listed, self._source.place, self._source.destination)
+            if unsupported is not None:
+                skipped = unsupported.true_count
+                addresses = listed["address"].filter(unsupported)[:SKIPPED_SHOWN_MAX].to_pylist()
                 if self._strict:
-                    raise StrangePath(addresses[0])
-                good = pc.invert(strange)
+                    raise UnsupportedPath(addresses[0])
+                good = pc.invert(unsupported)
                 keys, listed = keys.filter(good), listed.filter(good)
         self._files += 1
         found = self._store(listed) if listed.num_rows else ("", "")
         first, last = self._bounds(keys)
         return ListedFile(
-            stretch=self._stretch,
+            listing_range=self._listing_range,
             number=self._files,
             name=found[0],
             content_id=found[1],

@@ -22,18 +22,18 @@ from pyspark.sql import DataFrame, SparkSession
 from lakebed.base.errors import LakebedError
 from lakebed.block import Address
 from lakebed.clients.http.errors import ClientError
-from lakebed.clients.ingest.beat import beating
 from lakebed.clients.ingest.errors import ImportEnded
 from lakebed.clients.ingest.executors import (
     FOUND,
+    LISTING_RANGES,
     PARTS,
     REFS,
     SKIPPED_SHOWN_MAX,
-    STRETCHES,
     cut_parts,
     list_found,
 )
-from lakebed.clients.ingest.plan import ListedFile, ListingRange, in_order, parts, stretches
+from lakebed.clients.ingest.heartbeats import heartbeats
+from lakebed.clients.ingest.plan import ListedFile, ListingRange, in_order, listing_ranges, parts
 from lakebed.clients.ingest.server import ImportReporter, Started
 from lakebed.formats import (
     MetaRangeID,
@@ -103,7 +103,7 @@ class IngestJob:
         return made
 
     def _make(self) -> MetaRangeID:
-        planned = self._stretches()
+        planned = self._listing_ranges()
         self._note(f"Listing objects in {len(planned)} key ranges…")
         self._found = self._list(planned)
         files = in_order(self._found, planned, self._started.sources)
@@ -114,7 +114,10 @@ class IngestJob:
             (
                 part.after,
                 part.upto,
-                [(planned[file.stretch].source, file.name, file.content_id) for file in part.files],
+                [
+                    (planned[file.listing_range].source, file.name, file.content_id)
+                    for file in part.files
+                ],
             )
             for part in cut
         ]
@@ -128,13 +131,13 @@ class IngestJob:
         refs = [RangeRef(*row) for row in self._mapped(rows, PARTS, transform, REFS).collect()]
         return self._store_metarange(sorted(refs, key=lambda ref: ref.min_key))
 
-    def _stretches(self) -> list[ListingRange]:
-        return list(stretches(self._storage.block, self._started.sources, self._width))
+    def _listing_ranges(self) -> list[ListingRange]:
+        return list(listing_ranges(self._storage.block, self._started.sources, self._width))
 
     def _list(self, planned: Sequence[ListingRange]) -> list[ListedFile]:
         rows = [
-            (number, stretch.source, stretch.after, stretch.upto)
-            for number, stretch in enumerate(planned)
+            (number, listing_range.source, listing_range.after, listing_range.upto)
+            for number, listing_range in enumerate(planned)
         ]
         transform = list_found(
             self._storage,
@@ -144,7 +147,7 @@ class IngestJob:
             self._listed.add,
             strict=self._strict,
         )
-        found = self._mapped(rows, STRETCHES, transform, FOUND).collect()
+        found = self._mapped(rows, LISTING_RANGES, transform, FOUND).collect()
         return [ListedFile(**row.asDict()) for row in found]
 
     def _mapped(
@@ -187,7 +190,7 @@ class IngestJob:
 
         context.setJobGroup(group, group, interruptOnCancel=True)
         try:
-            with beating(self._server, self._progress, end):
+            with heartbeats(self._server, self._progress, end):
                 yield
         except Exception:
             self._check_not_ended()

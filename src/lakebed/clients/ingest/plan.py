@@ -17,7 +17,7 @@ from lakebed.block import Address, BlockStore, Namespace
 from lakebed.clients.ingest.errors import NothingFound, UnsortedListing
 from lakebed.formats.imported import ImportedPage, imported_object, imported_page
 
-STRETCHES_MAX: Final = 4096
+LISTING_RANGES_MAX: Final = 4096
 """The most listing ranges of a source: further directories are merged."""
 
 _DEPTH: Final = 3
@@ -53,7 +53,7 @@ class ListingRange:
 class ListedFile:
     """A sorted file of listed objects."""
 
-    stretch: int
+    listing_range: int
     number: int
     """Number of the file within the listing range."""
     name: str
@@ -79,7 +79,7 @@ class RangePart:
     files: tuple[ListedFile, ...]
 
 
-def stretches(
+def listing_ranges(
     block: BlockStore, sources: Sequence[IngestSource], wanted: int
 ) -> Iterator[ListingRange]:
     """Yield the listing ranges of all sources in order, about `wanted` or more if possible.
@@ -97,7 +97,7 @@ def stretches(
 
 
 def _folders(block: BlockStore, namespace: Namespace, wanted: int) -> list[str]:
-    """Return at most `STRETCHES_MAX` addresses of directories, sorted."""
+    """Return at most `LISTING_RANGES_MAX` addresses of directories, sorted."""
     level = [namespace]
     found: list[str] = []
     for _ in range(_DEPTH):
@@ -118,7 +118,7 @@ def _thinned(addresses: Iterable[str]) -> list[str]:
     for number, address in enumerate(addresses):
         if number % step == 0:
             kept.append(address)
-            if len(kept) > STRETCHES_MAX:
+            if len(kept) > LISTING_RANGES_MAX:
                 kept, step = kept[::2], 2 * step
     return kept
 
@@ -133,12 +133,12 @@ def in_order(
         UnsortedListing: The keys are not ascending.
     """
     files = sorted(
-        (each for each in found if each.rows), key=lambda each: (each.stretch, each.number)
+        (each for each in found if each.rows), key=lambda each: (each.listing_range, each.number)
     )
     for one, other in pairwise(files):
         if one.last_key >= other.first_key:
             raise UnsortedListing(one.last_key, other.first_key)
-    seen = {planned[each.stretch].source for each in files}
+    seen = {planned[each.listing_range].source for each in files}
     for number, source in enumerate(sources):
         if number not in seen:
             raise NothingFound(source.place)
@@ -163,6 +163,6 @@ def parts(files: Sequence[ListedFile], wanted: int) -> Iterator[RangePart]:
         yield RangePart(after, None, tuple(waiting))
 
 
-def start_of(stretch: ListingRange) -> Address | None:
+def start_of(listing_range: ListingRange) -> Address | None:
     """Return the exclusive lower bound of a listing range."""
-    return None if stretch.after is None else Address.parse(stretch.after)
+    return None if listing_range.after is None else Address.parse(listing_range.after)

@@ -11,7 +11,7 @@ from lakebed.block import BlockSettings
 from lakebed.clients.http.http import Client
 from lakebed.clients.http.retry import OUTLAST_RESTARTS
 from lakebed.clients.http.settings import ClientSettings
-from lakebed.clients.ingest.beat import beating
+from lakebed.clients.ingest.heartbeats import heartbeats
 from lakebed.clients.ingest.job import IngestJob
 from lakebed.clients.ingest.server import ImportBranch, ImportReporter, Started
 from lakebed.reclaim.collector.spark import new_session
@@ -57,6 +57,6 @@ def run_job(
             raise
         # Starting Spark takes a while: send heartbeats meanwhile.
         starting = ImportReport(paths=server.paths, current_prefix="starting Spark")
-        with beating(server, lambda: starting, _LOGGER.info):
+        with heartbeats(server, lambda: starting, _LOGGER.info):
             spark = new_session(options.master, name=f"lakebed import {started.id}")
         IngestJob(spark, server, storage, started, strict=options.strict, say=say).run()

@@ -18,7 +18,7 @@ Reset = Literal["reset", "object", "common_prefix"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CommitWords:
+class CommitDetails:
     """Message and metadata of a new commit."""
 
     message: str
@@ -103,11 +103,11 @@ class Backend(Protocol):
     def uncommitted(self, repository: str, branch: str, prefix: str) -> Iterator[Change]:
         """Iterate over the uncommitted changes of a branch."""
 
-    def commit(self, repository: str, branch: str, words: CommitWords) -> Commit:
+    def commit(self, repository: str, branch: str, details: CommitDetails) -> Commit:
         """Commit the staged changes."""
 
     def merge(
-        self, repository: str, source: str, branch: str, words: CommitWords, strategy: str
+        self, repository: str, source: str, branch: str, details: CommitDetails, strategy: str
     ) -> Commit:
         """Merge a ref into a branch."""
 
@@ -162,6 +162,6 @@ class Backend(Protocol):
         branch: str,
         prefixes: Mapping[str, str],
         objects: Mapping[str, str],
-        words: CommitWords,
+        details: CommitDetails,
     ) -> Commit:
         """Import objects from the storage in one commit; return the commit."""

@@ -5,12 +5,12 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, BinaryIO, Final
+from typing import Any, BinaryIO, Final, TypeVar
 
 from lakebed.base.actor import Actor, EntryPoint, acting_as
 from lakebed.base.errors import LakebedError
 from lakebed.block import Between
-from lakebed.clients.library.backend import CommitWords, Reset
+from lakebed.clients.library.backend import CommitDetails, Reset
 from lakebed.clients.library.embedded_values import (
     change_value,
     commit_value,
@@ -28,13 +28,7 @@ from lakebed.clients.library.errors import (
     error_of,
 )
 from lakebed.clients.library.hook_calls import LocalHookCalls
-from lakebed.clients.library.values import (
-    Change,
-    Commit,
-    CommonPrefix,
-    ObjectInfo,
-    RepositoryInfo,
-)
+from lakebed.clients.library.values import Change, Commit, CommonPrefix, ObjectInfo, RepositoryInfo
 from lakebed.engine.commits.requests import CommitRequest
 from lakebed.engine.committed import EntryPage, EntryQuery
 from lakebed.engine.model import BranchID, RepositoryID, TagID
@@ -53,6 +47,7 @@ from lakebed.lake.diff import Difference
 from lakebed.lake.errors import MergeConflict as EngineConflict
 from lakebed.lake.hooks.settings import HookLimits
 from lakebed.lake.imports.imports import ImportID
+from lakebed.lake.object_pages import ObjectPage
 from lakebed.lake.places import parse_namespace
 from lakebed.lake.settings import CatalogSettings
 from lakebed.lake.tasks import run_inline
@@ -63,6 +58,8 @@ from lakebed.reclaim.collector.report import RunSummary
 from lakebed.reclaim.collector.storage import Storage
 from lakebed.reclaim.expired_records import clean_expired
 from lakebed.reclaim.service import CollectionParts, OwnServer
+
+ItemT = TypeVar("ItemT")
 
 _PAGE: Final = 1000
 _CHUNK_BYTES: Final = 1 << 20
@@ -129,7 +126,7 @@ class EmbeddedBackend:
             repository_info(each) for each in self._catalog.repositories.list(prefix=prefix)
         )
 
-    def _listed(self, found: Iterable[Any]) -> Iterator[Any]:
+    def _listed(self, found: Iterable[ItemT]) -> Iterator[ItemT]:
         """Iterate inside `_work`, so that each step runs as the committer."""
         items = iter(found)
         while True:
@@ -274,37 +271,37 @@ class EmbeddedBackend:
                 return
             after = page.last
 
-    def commit(self, repository: str, branch: str, words: CommitWords) -> Commit:
+    def commit(self, repository: str, branch: str, details: CommitDetails) -> Commit:
         with self._work():
             done = self._catalog.commits.commit(
-                RepositoryID(repository), BranchID(branch), self._request(words)
+                RepositoryID(repository), BranchID(branch), self._request(details)
             )
             return commit_value(done.commit)
 
-    def _request(self, words: CommitWords) -> CommitRequest:
+    def _request(self, details: CommitDetails) -> CommitRequest:
         return CommitRequest(
             committer=self._committer,
-            message=words.message,
-            metadata=dict(words.metadata),
-            allow_empty=words.allow_empty,
+            message=details.message,
+            metadata=dict(details.metadata),
+            allow_empty=details.allow_empty,
         )
 
     def merge(
-        self, repository: str, source: str, branch: str, words: CommitWords, strategy: str
+        self, repository: str, source: str, branch: str, details: CommitDetails, strategy: str
     ) -> Commit:
         if strategy not in STRATEGIES:
             raise Invalid(
-                f"strategy is '{strategy}', but must be one of '', 'dest-wins', 'source-wins'"
+                f"invalid strategy '{strategy}': use one of '', 'dest-wins', 'source-wins'"
             )
         wanted = merge_request(
             source,
             branch,
             committer=self._committer,
-            message=words.message,
-            metadata=words.metadata,
+            message=details.message,
+            metadata=details.metadata,
             strategy=strategy,
             squash=False,
-            allow_empty=words.allow_empty,
+            allow_empty=details.allow_empty,
         )
         with self._work():
             merged = self._catalog.commits.merge(
@@ -354,7 +351,7 @@ class EmbeddedBackend:
     def list_objects(
         self, repository: str, ref: str, prefix: str, delimiter: str
     ) -> Iterator[ObjectInfo | CommonPrefix]:
-        def page(query: EntryQuery) -> EntryPage[Any]:
+        def page(query: EntryQuery) -> ObjectPage:
             return self._catalog.objects.list_objects(RepositoryID(repository), ref, query)
 
         return map(listed_item, self._pages(page, prefix, delimiter))
@@ -425,7 +422,7 @@ class EmbeddedBackend:
         branch: str,
         prefixes: Mapping[str, str],
         objects: Mapping[str, str],
-        words: CommitWords,
+        details: CommitDetails,
     ) -> Commit:
         imports, runtime = self._catalog.imports, self._installation.runtime
         where = RepositoryID(repository), BranchID(branch)
@@ -434,8 +431,8 @@ class EmbeddedBackend:
                 *where,
                 import_sources(prefixes, objects),
                 committer=self._committer,
-                message=words.message,
-                metadata={**words.metadata, STRATEGY_KEY: "source-wins"},
+                message=details.message,
+                metadata={**details.metadata, STRATEGY_KEY: "source-wins"},
             )
             # A server on this directory may run the import instead.
             return _await_import(lambda: imports.status(*where, ImportID(import_id)), runtime.sleep)

@@ -26,7 +26,7 @@ def check_mode(mode: str, allowed: tuple[str, ...]) -> None:
         Invalid: The mode is not in `allowed`.
     """
     if mode not in allowed:
-        raise Invalid(f"mode is '{mode}', but must be one of {', '.join(map(repr, allowed))}")
+        raise Invalid(f"invalid mode '{mode}': use one of {', '.join(map(repr, allowed))}")
 
 
 def new_reader(opened: OpenObject, mode: str) -> BinaryIO | TextIO:
@@ -129,7 +129,7 @@ class _TextWriter(io.TextIOWrapper):
     """Text file that is stored when it is closed, without newline translation."""
 
     def __init__(self, binary: ObjectWriter) -> None:
-        super().__init__(cast("Any", binary), encoding="utf-8", newline="")
+        super().__init__(cast("BinaryIO", binary), encoding="utf-8", newline="")
         self._binary = binary
 
     def __exit__(self, kind: object, *_: object) -> None:

@@ -8,7 +8,7 @@ import os
 import weakref
 from collections.abc import Iterable
 from datetime import datetime
-from typing import Any, BinaryIO, NamedTuple
+from typing import BinaryIO, NamedTuple, cast
 
 from fsspec.spec import AbstractFileSystem
 
@@ -18,7 +18,7 @@ from lakebed.clients.library.refs import Branch, Reference
 from lakebed.clients.library.values import CommonPrefix, ObjectInfo
 
 
-class _Place(NamedTuple):
+class _PathParts(NamedTuple):
     """The parts of a path; missing parts are empty."""
 
     repository: str
@@ -67,14 +67,14 @@ class LakebedFileSystem(AbstractFileSystem):  # type: ignore[misc]  # untyped
 
     # What there is
 
-    def ls(self, path: str, detail: bool = True, **_: Any) -> list[Any]:
+    def ls(self, path: str, detail: bool = True, **_: object) -> list[object]:
         """List a directory, or a file."""
-        place = _place_of(self._strip_protocol(path))
+        place = _split_path(self._strip_protocol(path))
         if not place.ref:
             found = [_folder(name) for name in self._names(place.repository)]
         else:
             found = self._list(place)
-        return found if detail else [each["name"] for each in found]
+        return [each if detail else each["name"] for each in found]
 
     def _names(self, repository: str) -> Iterable[str]:
         """The repositories, or the branches of a repository."""
@@ -83,7 +83,7 @@ class LakebedFileSystem(AbstractFileSystem):  # type: ignore[misc]  # untyped
         found = self._lake.repository(repository).branches()
         return (f"{repository}/{each.id}" for each in found)
 
-    def _list(self, place: _Place) -> list[dict[str, Any]]:
+    def _list(self, place: _PathParts) -> list[dict[str, object]]:
         ref, above = self._ref(place), f"{place.repository}/{place.ref}/"
         below = f"{place.path}/" if place.path else ""
         found = [_described(above, item) for item in ref.objects(below, "/")]
@@ -91,10 +91,10 @@ class LakebedFileSystem(AbstractFileSystem):  # type: ignore[misc]  # untyped
             return [_described(above, ref.object(place.path).stat())]
         return found
 
-    def info(self, path: str, **_: Any) -> dict[str, Any]:
+    def info(self, path: str, **_: object) -> dict[str, object]:
         """Describe a file or a directory."""
         name = self._strip_protocol(path)
-        place = _place_of(name)
+        place = _split_path(name)
         if not place.path:
             if place.ref:
                 self._ref(place).get_commit()
@@ -111,8 +111,7 @@ class LakebedFileSystem(AbstractFileSystem):  # type: ignore[misc]  # untyped
 
     def modified(self, path: str) -> datetime:
         """Return the modification time of an object."""
-        found: datetime = self.info(path)["mtime"]
-        return found
+        return cast("datetime", self.info(path)["mtime"])
 
     def checksum(self, path: str) -> str:
         """Return a value that changes with the object."""
@@ -121,20 +120,20 @@ class LakebedFileSystem(AbstractFileSystem):  # type: ignore[misc]  # untyped
     # Files
 
     def _open(
-        self, path: str, mode: str = "rb", *_: Any, autocommit: bool = True, **__: Any
+        self, path: str, mode: str = "rb", *_: object, autocommit: bool = True, **__: object
     ) -> BinaryIO:
-        place = _place_of(path)
+        place = _split_path(path)
         if mode == "rb":
             return self._ref(place).object(place.path).reader()
         if not autocommit:
             raise Invalid("fsspec transactions are not supported: write to a branch and merge it")
         if mode not in {"wb", "xb"}:
-            raise Invalid(f"mode is '{mode}': objects are written as a whole, use 'wb' or 'xb'")
+            raise Invalid(f"invalid mode '{mode}': objects are written as a whole, use 'wb' or 'xb'")
         return self._branch(place).object(place.path).writer("xb" if mode == "xb" else "wb")
 
     def cp_file(self, path1: str, path2: str, **_: object) -> None:
         """Copy an object; within a repository, without downloading."""
-        old, new = map(_place_of, map(self._strip_protocol, (path1, path2)))
+        old, new = map(_split_path, map(self._strip_protocol, (path1, path2)))
         if self.isdir(path1):
             return
         if old.repository == new.repository:
@@ -153,8 +152,8 @@ class LakebedFileSystem(AbstractFileSystem):  # type: ignore[misc]  # untyped
             if not recursive and self.info(name)["type"] == "directory":
                 raise IsADirectoryError(f"{name} is a folder: pass recursive=True")
             if files:
-                branch = self._branch(_place_of(name))
-                branch.delete_objects(_place_of(file).path for file in files)
+                branch = self._branch(_split_path(name))
+                branch.delete_objects(_split_path(file).path for file in files)
 
     def rm_file(self, path: str) -> None:
         """Delete a file."""
@@ -171,10 +170,10 @@ class LakebedFileSystem(AbstractFileSystem):  # type: ignore[misc]  # untyped
 
     # Places
 
-    def _ref(self, place: _Place) -> Reference:
+    def _ref(self, place: _PathParts) -> Reference:
         return self._lake.repository(place.repository).ref(place.ref)
 
-    def _branch(self, place: _Place) -> Branch:
+    def _branch(self, place: _PathParts) -> Branch:
         if not place.path:
             raise Invalid(
                 f"{'/'.join(filter(None, place))} is not a file: use lakebed://repository/branch/path"
@@ -188,13 +187,13 @@ def _close(lake: Lake, process: int) -> None:
         lake.close()
 
 
-def _place_of(name: str) -> _Place:
+def _split_path(name: str) -> _PathParts:
     repository, _, rest = name.partition("/")
     ref, _, path = rest.partition("/")
-    return _Place(repository, ref, path)
+    return _PathParts(repository, ref, path)
 
 
-def _folder(name: str) -> dict[str, Any]:
+def _folder(name: str) -> dict[str, object]:
     return {"name": name.rstrip("/"), "size": 0, "type": "directory"}
 
 

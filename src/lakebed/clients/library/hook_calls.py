@@ -1,7 +1,6 @@
 """API calls of hooks in a process without a server: reading objects, such as their scripts."""
 
 from collections.abc import Mapping
-from typing import Any
 
 from lakebed.base.errors import LakebedError
 from lakebed.engine.model import RepositoryID
@@ -33,7 +32,7 @@ class _Caller:
     def __init__(self, catalog: Catalog) -> None:
         self._catalog = catalog
 
-    def call(self, name: str, arguments: Mapping[str, Any]) -> tuple[int, Any]:
+    def call(self, name: str, arguments: Mapping[str, object]) -> tuple[int, object]:
         if name != "get_object":
             return 501, {"message": f"lakefs.{name} needs a server"}
         objects = self._catalog.objects

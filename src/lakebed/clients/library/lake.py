@@ -65,7 +65,7 @@ def open_lake(folder: str | PathLike[str], *, committer: str | None = None) -> L
     """Open the lake in a directory, in this process; the directory is created if missing.
 
     No server is needed; one may run on the same directory (``lakebed quickstart --data-dir``) and
-    both see each other's changes. Any process that can write to the directory has full access:
+    both see each other's changes. A process that can write to the directory has full access:
     users and policies are not checked. Hooks run.
 
     Args:

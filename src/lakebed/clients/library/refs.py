@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Literal
 
-from lakebed.clients.library.backend import Backend, CommitWords, Reset
+from lakebed.clients.library.backend import Backend, CommitDetails, Reset
 from lakebed.clients.library.errors import Conflict
 from lakebed.clients.library.objects import StoredObject, WriteableObject
 from lakebed.clients.library.values import Change, Commit, CommonPrefix, ObjectInfo, RepositoryInfo
@@ -105,8 +105,8 @@ class Reference:
             Invalid: The branch is up to date, or has uncommitted changes.
             PreconditionFailed: A hook refused.
         """
-        words = CommitWords(message=message, metadata=metadata or {})
-        return self._backend.merge(self.repository, self.id, str(branch), words, strategy)
+        details = CommitDetails(message=message, metadata=metadata or {})
+        return self._backend.merge(self.repository, self.id, str(branch), details, strategy)
 
 
 class Tag(Reference):
@@ -179,11 +179,7 @@ class Branch(Reference):
         return self._backend.uncommitted(self.repository, self.id, prefix)
 
     def commit(
-        self,
-        message: str,
-        *,
-        metadata: Mapping[str, str] | None = None,
-        allow_empty: bool = False,
+        self, message: str, *, metadata: Mapping[str, str] | None = None, allow_empty: bool = False
     ) -> Commit:
         """Commit all changes of the branch; return the commit.
 
@@ -192,8 +188,8 @@ class Branch(Reference):
             Forbidden: The branch is protected.
             PreconditionFailed: A hook refused.
         """
-        words = CommitWords(message=message, metadata=metadata or {}, allow_empty=allow_empty)
-        return self._backend.commit(self.repository, self.id, words)
+        details = CommitDetails(message=message, metadata=metadata or {}, allow_empty=allow_empty)
+        return self._backend.commit(self.repository, self.id, details)
 
     def reset_changes(self, path_type: Reset = "reset", path: str = "") -> None:
         """Discard uncommitted changes: all, of an ``object``, or below a ``common_prefix``.
@@ -244,9 +240,9 @@ class Branch(Reference):
         Raises:
             Invalid: A location cannot be imported, or the branch has uncommitted changes.
         """
-        words = CommitWords(message=message, metadata=metadata or {})
+        details = CommitDetails(message=message, metadata=metadata or {})
         return self._backend.import_objects(
-            self.repository, self.id, prefixes or {}, objects or {}, words
+            self.repository, self.id, prefixes or {}, objects or {}, details
         )
 
     @contextmanager
@@ -367,7 +363,7 @@ class Repository:
         use Spark: see ``lakebed gc run``.
 
         >>> lake.repository("books").collect_garbage(dry_run=True).sentence()
-        'A dry run, nothing was changed: 0 objects would be deleted; nothing else is garbage.'
+        'Dry run: 0 objects would be deleted; no other garbage was found.'
 
         Args:
             dry_run: Delete no objects.

@@ -15,7 +15,7 @@ from lakebed.clients.http.errors import ClientError, Refused, Unreachable
 from lakebed.clients.http.http import Client
 from lakebed.clients.http.paging import list_items
 from lakebed.clients.http.settings import ClientSettings, load_settings, normal_endpoint
-from lakebed.clients.library.backend import CommitWords, Reset
+from lakebed.clients.library.backend import CommitDetails, Reset
 from lakebed.clients.library.errors import Invalid, LakeError, MergeConflict, Unavailable, error_of
 from lakebed.clients.library.values import (
     Change,
@@ -190,19 +190,21 @@ class RemoteBackend:
         query = KeysQuery(prefix=prefix)
         return map(_change, _listed(self._client.branches.diff, repository, branch, query))
 
-    def commit(self, repository: str, branch: str, words: CommitWords) -> Commit:
+    def commit(self, repository: str, branch: str, details: CommitDetails) -> Commit:
         body = CommitCreation(
-            message=words.message, metadata=dict(words.metadata), allow_empty=words.allow_empty
+            message=details.message,
+            metadata=dict(details.metadata),
+            allow_empty=details.allow_empty,
         )
         return _commit(self._client.commits.create(repository, branch, body))
 
     def merge(
-        self, repository: str, source: str, branch: str, words: CommitWords, strategy: str
+        self, repository: str, source: str, branch: str, details: CommitDetails, strategy: str
     ) -> Commit:
         body = Merge(
-            message=words.message,
-            metadata=dict(words.metadata),
-            allow_empty=words.allow_empty,
+            message=details.message,
+            metadata=dict(details.metadata),
+            allow_empty=details.allow_empty,
             strategy=strategy,
         )
         merged = self._client.refs.merge(repository, source, branch, body=body)
@@ -289,7 +291,7 @@ class RemoteBackend:
         branch: str,
         prefixes: Mapping[str, str],
         objects: Mapping[str, str],
-        words: CommitWords,
+        details: CommitDetails,
     ) -> Commit:
         paths = [
             *(
@@ -301,7 +303,7 @@ class RemoteBackend:
                 for place, destination in objects.items()
             ),
         ]
-        commit = CommitCreation(message=words.message, metadata=dict(words.metadata))
+        commit = CommitCreation(message=details.message, metadata=dict(details.metadata))
         imports, body = self._client.imports, ImportCreation(paths=paths, commit=commit)
         query = ImportQuery(id=imports.start(repository, branch, body).id)
         while True:
@@ -356,9 +358,9 @@ def _explained() -> Iterator[None]:
     except LakeError:
         raise
     except Refused as error:
-        if error.said.conflicts:
-            raise MergeConflict(error.said.conflicts, error.said.conflicts_total) from None
-        raise error_of(error.status, error.message, error.said.kind) from None
+        if error.body.conflicts:
+            raise MergeConflict(error.body.conflicts, error.body.conflicts_total) from None
+        raise error_of(error.status, error.message, error.body.kind) from None
     except Unreachable as error:
         raise Unavailable(str(error), error.kind) from None
     except ClientError as error:

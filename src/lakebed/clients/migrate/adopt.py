@@ -82,8 +82,7 @@ def _namespace_of(repository: Repository, given: Namespace | None) -> Namespace:
     noted = repository.metadata.get(MOVED_NAMESPACE)
     if noted is None and given is None:
         raise CannotAdopt(
-            repository.id,
-            "its namespace in lakeFS was not recorded: pass it as --namespace",
+            repository.id, "its namespace in lakeFS was not recorded: pass it as --namespace"
         )
     if given is not None and noted not in {None, str(given)}:
         raise CannotAdopt(repository.id, f"it was migrated from {noted}, not from {given}")

@@ -38,7 +38,7 @@ _METARANGES_KEPT: Final = 100_000
 
 
 @dataclass
-class Taken:
+class MigrationProgress:
     """Progress of a migration."""
 
     commits: int = 0
@@ -52,7 +52,7 @@ class Taken:
     entries: int = 0
 
 
-class HistoryTaker:
+class HistoryMigration:
     """Migration of one repository's commits."""
 
     def __init__(
@@ -65,9 +65,9 @@ class HistoryTaker:
         self._committed: Committed = engine.committed(repository)
         self._metaranges: LRU[str, list[SourceRange]] = LRU(runtime, cost_max=_METARANGES_KEPT)
         self._lock = runtime.lock()
-        self.taken = Taken()
+        self.progress = MigrationProgress()
 
-    def run(self) -> Iterator[Taken]:
+    def run(self) -> Iterator[MigrationProgress]:
         """Migrate all commits, generation by generation; yield the progress after each.
 
         Raises:
@@ -76,7 +76,7 @@ class HistoryTaker:
             UnreadableAddresses: The storage cannot read some objects of a commit, which is skipped.
         """
         commits = {commit.id: commit for commit in self._source.refs.commits()}
-        self.taken.missing_parents = [
+        self.progress.missing_parents = [
             (commit.id, parent)
             for commit in commits.values()
             for parent in commit.parents
@@ -86,12 +86,12 @@ class HistoryTaker:
             self._runtime.map_parallel(
                 lambda commit: self._take(commit, commits), generation, limit=_AT_ONCE
             )
-            yield self.taken
+            yield self.progress
 
     def _take(self, commit: SourceCommit, commits: Mapping[str, SourceCommit]) -> None:
         if self._find(commit.id) is not None:
             with self._lock:
-                self.taken.known_commits += 1
+                self.progress.known_commits += 1
             return
         parents = [self._find(parent) for parent in commit.parents]
         known = [parent for parent in parents if parent is not None]
@@ -111,9 +111,9 @@ class HistoryTaker:
             swapped=commit.swapped,
         )
         with self._lock:
-            self.taken.commits += 1
+            self.progress.commits += 1
             if not is_right:
-                self.taken.unproved.append(commit.id)
+                self.progress.unproved.append(commit.id)
 
     def _find(self, commit_id: str) -> Commit | None:
         try:
@@ -163,8 +163,8 @@ class HistoryTaker:
         if keys[0].as_py() != source.min_key or keys[-1].as_py() != source.max_key:
             raise DamagedTable(name, "its keys do not match its metarange")
         with self._lock:
-            self.taken.ranges += 1
-            self.taken.entries += table.num_rows
+            self.progress.ranges += 1
+            self.progress.entries += table.num_rows
         return self._source.addresses.of_entries(table, name)
 
 

@@ -28,7 +28,7 @@ from lakebed.base.errors import quoted
 from lakebed.base.runtime import Runtime
 from lakebed.block import InvalidAddress, Namespace
 from lakebed.clients.migrate.errors import NotATarget, UnreadableAddresses
-from lakebed.clients.migrate.history import HistoryTaker, Taken
+from lakebed.clients.migrate.history import HistoryMigration, MigrationProgress
 from lakebed.clients.migrate.sources import LakeFSSource, SourceBranch, SourceTag
 from lakebed.engine.engine import Engine
 from lakebed.engine.errors import CommitNotFound, Invalid, RepositoryNotFound
@@ -67,7 +67,7 @@ class Plan:
 class RoundReport:
     """Result of a round."""
 
-    taken: Taken = field(default_factory=Taken)
+    progress: MigrationProgress = field(default_factory=MigrationProgress)
     branches_set: int = 0
     branches_deleted: int = 0
     tags_set: int = 0
@@ -90,7 +90,7 @@ def run_round(
     *,
     is_last: bool = False,
     with_uncommitted: bool = False,
-    on_progress: Callable[[Taken], None] = lambda _taken: None,
+    on_progress: Callable[[MigrationProgress], None] = lambda _taken: None,
 ) -> RoundReport:
     """Run a round. Uncommitted changes are migrated in the last round only.
 
@@ -103,10 +103,10 @@ def run_round(
     """
     _check_not_adopted(engine, source, plan)
     repository = _target(engine, source, plan)
-    taker = HistoryTaker(engine, repository, source, runtime)
-    for taken in taker.run():
-        on_progress(taken)
-    report = RoundReport(taken=taker.taken, is_last=is_last)
+    migration = HistoryMigration(engine, repository, source, runtime)
+    for progress in migration.run():
+        on_progress(progress)
+    report = RoundReport(progress=migration.progress, is_last=is_last)
     _set_tags(engine, repository, source, report)
     _set_branches(engine, repository, source, report)
     if is_last:
@@ -147,11 +147,7 @@ def _target(engine: Engine, source: LakeFSSource, plan: Plan) -> Repository:
             plan.namespace,
             default_branch=plan.default_branch,
             read_only=True,
-            metadata={
-                **plan.metadata,
-                MOVED_FROM: plan.moved_from,
-                MOVED_NAMESPACE: str(old),
-            },
+            metadata={**plan.metadata, MOVED_FROM: plan.moved_from, MOVED_NAMESPACE: str(old)},
         )
     moved_from = found.metadata.get(MOVED_FROM)
     if moved_from != plan.moved_from:

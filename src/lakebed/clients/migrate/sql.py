@@ -4,7 +4,7 @@ Unreadable rows are skipped and reported.
 """
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from lakebed.base.errors import MissingExtraError, quoted
 from lakebed.clients.migrate.errors import DamagedTable, SourceRefused
@@ -12,9 +12,8 @@ from lakebed.clients.migrate.sources import SourceBranch, SourceChange, SourceCo
 from lakebed.clients.migrate.values import read_entry
 from lakebed.formats import Entry
 
-if TYPE_CHECKING:
-    pass
-
+_Row = dict[str, Any]
+"""Column values by name."""
 _MICROSECONDS: Final = 1_000_000
 _FIRST_VERSION: Final = 0
 _STAGED: Final = """
@@ -41,9 +40,7 @@ class SqlRefs:
         self.damaged: dict[str, str] = {}
         """Unreadable rows, each with the reason."""
         try:
-            self._connection: psycopg.Connection[dict[str, Any]] = psycopg.connect(
-                dsn, row_factory=dict_row
-            )
+            self._connection: psycopg.Connection[_Row] = psycopg.connect(dsn, row_factory=dict_row)
             self._connection.read_only = True
             self._connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
             found = list(self._rows("graveler_repositories", key="id"))
@@ -103,19 +100,19 @@ class SqlRefs:
                 except DamagedTable as error:
                     self.damaged[f"graveler_staging_kv {quoted(key)}"] = str(error)
 
-    def _staged(self, key: bytes, row: dict[str, Any]) -> Entry | None:
+    def _staged(self, key: bytes, row: _Row) -> Entry | None:
         if row["identity"] is None:
             return None
         return read_entry(key, bytes(row["identity"]), bytes(row["data"]), self.namespace)
 
-    def _rows(self, table: str, key: str = "repository_id") -> Iterator[dict[str, Any]]:
+    def _rows(self, table: str, key: str = "repository_id") -> Iterator[_Row]:
         # Names of tables and columns are constants.
         query = f"SELECT * FROM {table} WHERE {key} = %s ORDER BY id"  # noqa: S608
         # Fetched completely: the connection serves other queries meanwhile.
         yield from self._connection.execute(query, (self._repository,)).fetchall()
 
 
-def _commit(row: dict[str, Any]) -> SourceCommit:
+def _commit(row: _Row) -> SourceCommit:
     parents = tuple(str(parent) for parent in row["parents"])
     swapped = row.get("version", _FIRST_VERSION) == _FIRST_VERSION and len(parents) > 1
     metarange_id = row["meta_range_id"] if "meta_range_id" in row else row["tree_id"]

@@ -76,7 +76,6 @@ class Table:
             raise self._damaged(str(error)) from error
 
     def _handles(self) -> Iterator[bytes]:
-        """Yield the handles of the data blocks."""
         _, handles = _rows(self._block(*self._index))
         if self.properties.get(_INDEX_TYPE) != _TWO_LEVELS:
             yield from handles

@@ -137,7 +137,6 @@ def _entries(
 
 
 def _split(values: Spans) -> tuple[Spans, Spans]:
-    """Split values into identities and messages."""
     lengths, begins = read_varints(values, values.begins)
     ends = begins + (lengths >> 1)
     if (ends >= values.ends).any():
@@ -200,7 +199,6 @@ def _messages(
 
 
 def _parts(value: bytes) -> tuple[bytes, bytes]:
-    """Split a value into identity and message."""
     doubled, begin = read_varint(value, 0)
     end = begin + (doubled >> 1)
     doubled, begin_of_message = read_varint(value, end)

@@ -131,7 +131,6 @@ def _listed(source: LakeFSSource, metarange_id: str) -> Iterator[pa.Table]:
 
 
 def _rows(tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
-    """Yield the compared columns."""
     for table in tables:
         if table.num_rows:
             yield table.select(["key", "address", "size", "checksum", "metadata", "content_type"])

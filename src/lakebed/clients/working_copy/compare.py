@@ -75,18 +75,18 @@ def align(*sides: Iterator[tuple[str, Any]]) -> Iterator[tuple[str, list[Any]]]:
 
 
 def judge(
-    row: Row, is_same: IsSame, *, throw_away: bool = False, bring_back: bool = False
+    row: Row, is_same: IsSame, *, discard_changes: bool = False, restore_deleted: bool = False
 ) -> SyncAction:
     """Decide how to bring a path to its target.
 
-    Local changes are kept unless `throw_away`. With `bring_back`, a file that was deleted locally
-    and changed in the target is fetched again instead of being a conflict.
+    Local changes are kept unless `discard_changes`. With `restore_deleted`, a file that was deleted
+    locally and changed in the target is fetched again instead of being a conflict.
     """
-    if not throw_away and _are_same(row.base, row.target):
+    if not discard_changes and _are_same(row.base, row.target):
         return SyncAction.KEEP
     if is_same(row.local, row.target):
         return SyncAction.KEEP
-    may_replace = throw_away or (bring_back and row.local is None)
+    may_replace = discard_changes or (restore_deleted and row.local is None)
     if not may_replace and not is_same(row.local, row.base):
         return SyncAction.CONFLICT
     return SyncAction.FETCH if row.target else SyncAction.REMOVE

@@ -38,8 +38,8 @@ from lakebed.clients.working_copy.errors import (
 )
 from lakebed.clients.working_copy.folder import OWN_FOLDER, WorkingFolder
 from lakebed.clients.working_copy.hashes import Hashes, Known, LocalFile
-from lakebed.clients.working_copy.place import PLACE_FILE, RemotePath, WorkingCopyState, read_place
 from lakebed.clients.working_copy.remote import Remote, RemoteFile, Step
+from lakebed.clients.working_copy.state import STATE_FILE, RemotePath, WorkingCopyState, read_state
 
 _OPERATION_NOTE: Final = f"{OWN_FOLDER}/operation.json"
 """Note of the target commit."""
@@ -79,7 +79,7 @@ class SyncSummary:
     commit_id: str
     fetched: int = 0
     removed: int = 0
-    there_already: int = 0
+    up_to_date: int = 0
     """Files that an interrupted run of the same operation had already brought up to date."""
 
     def after(self, earlier: "SyncSummary") -> "SyncSummary":
@@ -88,7 +88,7 @@ class SyncSummary:
             self,
             fetched=earlier.fetched + self.fetched,
             removed=earlier.removed + self.removed,
-            there_already=earlier.there_already,
+            up_to_date=earlier.up_to_date,
         )
 
 
@@ -99,7 +99,7 @@ class WorkingCopyCommit:
     commit_id: str
     sent: int
     removed: int
-    there_already: int
+    up_to_date: int
     """Changes that an interrupted commit had already uploaded."""
     not_pulled: tuple[str, ...]
     """Files that were changed both locally and on the server during the commit."""
@@ -131,7 +131,7 @@ def working_copy(root: Path, tools: Tools) -> Iterator["WorkingCopy"]:
         folder.close()
 
 
-def make_place(
+def link_directory(
     root: Path, source: RemotePath, tools: Tools, *, force: bool = False
 ) -> WorkingCopyState:
     """Link a directory to a repository path, without changing its files.
@@ -141,16 +141,16 @@ def make_place(
     """
     at_head = Remote(tools.client, source, step=tools.step).resolve(source.ref)
     root.mkdir(parents=True, exist_ok=True)
-    if (root / PLACE_FILE).exists() and not force:
+    if (root / STATE_FILE).exists() and not force:
         raise NotEmpty(f"{root} is already a working copy: pass --force to link it to {source}")
-    place = WorkingCopyState(source, at_head)
+    state = WorkingCopyState(source, at_head)
     folder = WorkingFolder(root)
     try:
-        folder.write_own(PLACE_FILE, place.encoded())
+        folder.write_own(STATE_FILE, state.encoded())
         folder.remove_own(_OPERATION_NOTE)
     finally:
         folder.close()
-    return place
+    return state
 
 
 def clone(root: Path, source: RemotePath, tools: Tools) -> SyncSummary:
@@ -167,7 +167,7 @@ def clone(root: Path, source: RemotePath, tools: Tools) -> SyncSummary:
     try:
         if folder.is_empty():
             folder.write_own(_OPERATION_NOTE, _encoded(operation="clone", target=at_head))
-            folder.write_own(PLACE_FILE, WorkingCopyState(source, at_head, "clone").encoded())
+            folder.write_own(STATE_FILE, WorkingCopyState(source, at_head, "clone").encoded())
         elif not _is_clone_of(root, source):
             raise NotEmpty(f"{root} is not empty: choose a new folder, or run `lakebed local init`")
     finally:
@@ -177,30 +177,30 @@ def clone(root: Path, source: RemotePath, tools: Tools) -> SyncSummary:
 
 
 def _is_clone_of(root: Path, source: RemotePath) -> bool:
-    if not (root / PLACE_FILE).exists():
+    if not (root / STATE_FILE).exists():
         return False
-    place = read_place(root)
-    return (place.source, place.active_operation) == (source, "clone")
+    state = read_state(root)
+    return (state.source, state.active_operation) == (source, "clone")
 
 
 class WorkingCopy:
     """One working copy, locked by this process."""
 
     def __init__(self, folder: WorkingFolder, hashes: Hashes, tools: Tools) -> None:
-        self.place = read_place(folder.root)
+        self.state = read_state(folder.root)
         self._folder = folder
         self._hashes = hashes
         self._transfers = tools.transfers
-        if not self.place.active_operation:
+        if not self.state.active_operation:
             folder.remove_own(_OPERATION_NOTE)  # left by a process killed after its last change
-        self._remote = Remote(tools.client, self.place.source, step=tools.step)
+        self._remote = Remote(tools.client, self.state.source, step=tools.step)
 
     # Looking
 
     def status(self, *, local_only: bool = False) -> Iterator[ChangedPath]:
         """Iterate over the changes since the base commit, local and on the server."""
-        at_head = self.place.at_head
-        head = at_head if local_only else self._remote.resolve(self.place.source.ref)
+        at_head = self.state.at_head
+        head = at_head if local_only else self._remote.resolve(self.state.source.ref)
         for row in self._rows("status", head):
             if (found := describe(row, self._is_same)) is not None:
                 yield ChangedPath(*found, row.path)
@@ -213,7 +213,7 @@ class WorkingCopy:
 
     def finish_clone(self) -> SyncSummary:
         """Download the files that the clone has not fetched yet."""
-        target = self._note(_OPERATION_NOTE).get("target", self.place.at_head)
+        target = self._note(_OPERATION_NOTE).get("target", self.state.at_head)
         return self._sync("clone", target)
 
     def pull(self, *, force: bool = False) -> SyncSummary:
@@ -226,9 +226,9 @@ class WorkingCopy:
             Conflicts: Files were changed on both sides; nothing was done.
             Interrupted: Another operation has to be completed first.
         """
-        finished = self._finish("pull", throw_away=force)
-        target = self._remote.resolve(self.place.source.ref)
-        done = self._sync("pull", target, throw_away=force)
+        finished = self._finish("pull", discard_changes=force)
+        target = self._remote.resolve(self.state.source.ref)
+        done = self._sync("pull", target, discard_changes=force)
         return done if finished is None else done.after(finished)
 
     def checkout(self, ref: str | None = None) -> SyncSummary:
@@ -237,11 +237,11 @@ class WorkingCopy:
         Args:
             ref: The commit; None means the target of an interrupted checkout, or the base commit.
         """
-        noted = self._note(_OPERATION_NOTE) if self.place.active_operation else {}
-        target = self._remote.resolve(ref) if ref else noted.get("target", self.place.at_head)
-        return self._sync("checkout", target, throw_away=True)
+        noted = self._note(_OPERATION_NOTE) if self.state.active_operation else {}
+        target = self._remote.resolve(ref) if ref else noted.get("target", self.state.at_head)
+        return self._sync("checkout", target, discard_changes=True)
 
-    def _finish(self, operation: str, *, throw_away: bool = False) -> SyncSummary | None:
+    def _finish(self, operation: str, *, discard_changes: bool = False) -> SyncSummary | None:
         """Resume an interrupted operation before `operation` begins.
 
         Returns:
@@ -250,12 +250,12 @@ class WorkingCopy:
         Raises:
             Interrupted: The interrupted operation cannot be resumed by `operation`.
         """
-        active = self.place.active_operation
+        active = self.state.active_operation
         note = self._note(_OPERATION_NOTE)
         if active in {"pull", "commit"} and note:
-            if not throw_away:
+            if not discard_changes:
                 return self._sync(active, note["target"])
-        elif active not in {"", "commit"} and not throw_away:
+        elif active not in {"", "commit"} and not discard_changes:
             again = f"run `lakebed local {active}` again to finish it, or " if note else ""
             raise Interrupted(
                 f"the last `local {active}` was interrupted, so `local {operation}` cannot start:"
@@ -263,33 +263,33 @@ class WorkingCopy:
             )
         return None
 
-    def _sync(self, operation: str, target: str, *, throw_away: bool = False) -> SyncSummary:
+    def _sync(self, operation: str, target: str, *, discard_changes: bool = False) -> SyncSummary:
         """Bring the directory to a commit; see `judge`."""
-        if operation != "clone" and not throw_away and self._is_as_good_as(target):
+        if operation != "clone" and not discard_changes and self._has_same_objects(target):
             self._end(target)
             return SyncSummary(target)
-        goes_on = self.place.active_operation == operation
-        found, there_already = self._check(operation, target, throw_away=throw_away)
+        goes_on = self.state.active_operation == operation
+        found, up_to_date = self._check(operation, target, discard_changes=discard_changes)
         self._begin(operation, target)
         if SyncAction.REMOVE in found:
-            for row, verdict in self._judged(operation, target, throw_away=throw_away):
+            for row, verdict in self._judged(operation, target, discard_changes=discard_changes):
                 if verdict is SyncAction.REMOVE and row.local is not None:
                     self._folder.remove(row.local)
         if SyncAction.FETCH in found:
-            judged = self._judged(operation, target, throw_away=throw_away)
+            judged = self._judged(operation, target, discard_changes=discard_changes)
             wanted = (row for row, verdict in judged if verdict is SyncAction.FETCH)
             self._transfer(wanted, self._fetch)
         self._end(target)
         fetched, removed = found.get(SyncAction.FETCH, 0), found.get(SyncAction.REMOVE, 0)
-        return SyncSummary(target, fetched, removed, there_already if goes_on else 0)
+        return SyncSummary(target, fetched, removed, up_to_date if goes_on else 0)
 
-    def _is_as_good_as(self, target: str) -> bool:
+    def _has_same_objects(self, target: str) -> bool:
         """Whether a commit has the same objects as the base commit."""
-        at_head = self.place.at_head
+        at_head = self.state.at_head
         return target == at_head or next(self._remote.diff(at_head, target), None) is None
 
     def _check(
-        self, operation: str, target: str, *, throw_away: bool
+        self, operation: str, target: str, *, discard_changes: bool
     ) -> tuple[dict[SyncAction, int], int]:
         """Count the pending changes and the up-to-date files before anything is changed.
 
@@ -297,18 +297,18 @@ class WorkingCopy:
             Conflicts, BadNames: The operation cannot be completed.
         """
         counts: dict[SyncAction, int] = {}
-        there_already = 0
+        up_to_date = 0
         conflicts, sizes = [], []
         names = NameCheck(ignores_case=self._folder.ignores_case())
-        for row in self._rows(operation, target, throw_away=throw_away):
-            verdict = self._judge(row, operation, throw_away=throw_away)
+        for row in self._rows(operation, target, discard_changes=discard_changes):
+            verdict = self._judge(row, operation, discard_changes=discard_changes)
             counts[verdict] = counts.get(verdict, 0) + 1
             if verdict is SyncAction.CONFLICT:
                 conflicts.append(row.path)
             if verdict is SyncAction.FETCH and row.target is not None:
                 sizes.append(row.target.size)
             if verdict is SyncAction.KEEP and row.local:
-                there_already += 1
+                up_to_date += 1
             if verdict is SyncAction.FETCH or (verdict is SyncAction.KEEP and row.local):
                 names.add(row.path)
         names.finish()
@@ -319,24 +319,26 @@ class WorkingCopy:
                 " local changes with `lakebed local pull --force`",
             )
         self._transfers.expect(sizes)
-        return counts, there_already
+        return counts, up_to_date
 
     def _judged(
-        self, operation: str, target: str, *, throw_away: bool
+        self, operation: str, target: str, *, discard_changes: bool
     ) -> Iterator[tuple[Row, SyncAction]]:
-        for row in self._rows(operation, target, throw_away=throw_away):
-            verdict = self._judge(row, operation, throw_away=throw_away)
+        for row in self._rows(operation, target, discard_changes=discard_changes):
+            verdict = self._judge(row, operation, discard_changes=discard_changes)
             if verdict is SyncAction.CONFLICT:
                 raise Changed(row.path)
             yield row, verdict
 
-    def _judge(self, row: Row, operation: str, *, throw_away: bool) -> SyncAction:
-        bring_back = operation == "pull"
-        return judge(row, self._is_same, throw_away=throw_away, bring_back=bring_back)
+    def _judge(self, row: Row, operation: str, *, discard_changes: bool) -> SyncAction:
+        restore_deleted = operation == "pull"
+        return judge(
+            row, self._is_same, discard_changes=discard_changes, restore_deleted=restore_deleted
+        )
 
-    def _rows(self, operation: str, target: str, *, throw_away: bool = False) -> Iterator[Row]:
-        remote, local, at_head = self._remote, self._folder.walk(), self.place.at_head
-        if throw_away:
+    def _rows(self, operation: str, target: str, *, discard_changes: bool = False) -> Iterator[Row]:
+        remote, local, at_head = self._remote, self._folder.walk(), self.state.at_head
+        if discard_changes:
             return rows(remote.list(target), (), local)
         if operation == "clone":
             return rows((), ((item.path, item) for item in remote.list(target)), local)
@@ -357,16 +359,16 @@ class WorkingCopy:
 
     def _begin(self, operation: str, target: str) -> None:
         self._folder.write_own(_OPERATION_NOTE, _encoded(operation=operation, target=target))
-        self._write(self.place.during(operation))
+        self._write(self.state.during(operation))
 
     def _end(self, at_head: str) -> None:
-        self._write(replace(self.place, at_head=at_head, active_operation=""))
+        self._write(replace(self.state, at_head=at_head, active_operation=""))
         self._folder.remove_own(_OPERATION_NOTE)
 
-    def _write(self, place: WorkingCopyState) -> None:
-        if place != self.place:
-            self._folder.write_own(PLACE_FILE, place.encoded())
-            self.place = place
+    def _write(self, state: WorkingCopyState) -> None:
+        if state != self.state:
+            self._folder.write_own(STATE_FILE, state.encoded())
+            self.state = state
 
     # To the server
 
@@ -391,7 +393,7 @@ class WorkingCopy:
         goes_on = self._note(_COMMIT_NOTE).get("head") == head
         wanted = 1 + sum(1 for _ in changes) if goes_on else 0
         branch = self._branch_from(head)
-        self._write(self.place.during("commit"))
+        self._write(self.state.during("commit"))
         sent, removed = self._send_all(branch)
         sent_id = self._remote.commit(branch, message, metadata)
         try:
@@ -401,7 +403,7 @@ class WorkingCopy:
             self._forget_branch(branch)
             raise
         # A file that now differs from `sent_id` was changed after its upload.
-        self._write(replace(self.place, at_head=sent_id))
+        self._write(replace(self.state, at_head=sent_id))
         not_pulled: list[str] = []
         try:
             self._sync("commit", commit_id)
@@ -409,8 +411,8 @@ class WorkingCopy:
             not_pulled = conflicts.paths
             self._end(sent_id)
         self._forget_branch(branch)
-        there_already = max(0, wanted - sent - removed)
-        return WorkingCopyCommit(commit_id, sent, removed, there_already, tuple(not_pulled))
+        up_to_date = max(0, wanted - sent - removed)
+        return WorkingCopyCommit(commit_id, sent, removed, up_to_date, tuple(not_pulled))
 
     def _local_changes(self, ref: str) -> Iterator[tuple[str, RemoteFile | None, LocalFile | None]]:
         """Iterate over the paths where the directory differs from a ref."""
@@ -450,12 +452,12 @@ class WorkingCopy:
         def send(job: tuple[str, RemoteFile | None]) -> tuple[LocalFile, str, str, int]:
             path, item = job
             with self._folder.open(path) as file:
-                now, before = time.time_ns(), self._folder.described(file, path)
+                now, before = time.time_ns(), self._folder.status(file, path)
                 seconds = before.mtime_ns // 1_000_000_000
                 md5, checksum = self._remote.send(
                     branch, path, file, size=before.size, mtime=seconds, instead=item
                 )
-                if self._folder.described(file, path) != before:
+                if self._folder.status(file, path) != before:
                     raise Changed(path)
             return before, md5, checksum, now
 
@@ -515,7 +517,7 @@ class WorkingCopy:
         with self._folder.open(file.path) as opened:
             while chunk := opened.read(_CHUNK_BYTES):
                 md5.update(chunk)
-            if self._folder.described(opened, file.path) != file:
+            if self._folder.status(opened, file.path) != file:
                 raise Changed(file.path)
         found = md5.hexdigest()
         checksum = known.checksum if known is not None and known.md5 == found else found

@@ -22,7 +22,7 @@ _SHOWN_MAX: Final = 10
 
 
 class WorkingCopyError(LakebedError):
-    """Any error of a working copy."""
+    """Base class of the errors of working copies."""
 
     kind = "working_copy"
 

@@ -17,11 +17,11 @@ from typing import BinaryIO, Final
 
 from lakebed.clients.working_copy.errors import Changed, InUse, NotAFile
 from lakebed.clients.working_copy.hashes import LocalFile
-from lakebed.clients.working_copy.place import PLACE_FILE
+from lakebed.clients.working_copy.state import STATE_FILE
 
 OWN_FOLDER: Final = ".lakebed"
 """Subdirectory for incomplete files and notes of active operations."""
-IGNORED_NAMES: Final = frozenset({PLACE_FILE, ".DS_Store"})
+IGNORED_NAMES: Final = frozenset({STATE_FILE, ".DS_Store"})
 """Names ignored at any depth, as lakectl does."""
 
 _DRAFT_SUFFIX: Final = ".part"
@@ -88,10 +88,10 @@ class WorkingFolder:
             _require_text(path)
             if name.endswith("/"):
                 yield from self._walk(path)
-            elif (file := self.look(path)) is not None:
+            elif (file := self.find(path)) is not None:
                 yield file
 
-    def look(self, path: str) -> LocalFile | None:
+    def find(self, path: str) -> LocalFile | None:
         """Return the status of a file, or None if it does not exist.
 
         Raises:
@@ -102,7 +102,7 @@ class WorkingFolder:
                 found = os.stat(name, dir_fd=fd, follow_symlinks=False)
         except FileNotFoundError:
             return None
-        return _described(path, found)
+        return _local_file(path, found)
 
     def open(self, path: str) -> BinaryIO:
         """Open a file for reading.
@@ -115,23 +115,18 @@ class WorkingFolder:
             opened = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=fd)
         file = os.fdopen(opened, "rb")
         try:
-            self.described(file, path)
+            self.status(file, path)
         except NotAFile:
             file.close()
             raise
         return file
 
-    def described(self, file: BinaryIO, path: str) -> LocalFile:
+    def status(self, file: BinaryIO, path: str) -> LocalFile:
         """Return the status of an open file."""
-        return _described(path, os.fstat(file.fileno()))
+        return _local_file(path, os.fstat(file.fileno()))
 
     def put(
-        self,
-        path: str,
-        write: Callable[[BinaryIO], None],
-        *,
-        seen: LocalFile | None,
-        mtime: int,
+        self, path: str, write: Callable[[BinaryIO], None], *, seen: LocalFile | None, mtime: int
     ) -> LocalFile:
         """Write a file atomically, replacing the observed one.
 
@@ -149,11 +144,11 @@ class WorkingFolder:
         with self._draft(write) as draft:
             os.utime(draft, (mtime, mtime), dir_fd=self._fd)
             with self._parent(path, make=True) as (fd, name):
-                if self.look(path) != seen:
+                if self.find(path) != seen:
                     raise Changed(path)
                 os.rename(draft, name, src_dir_fd=self._fd, dst_dir_fd=fd)
                 os.fsync(fd)
-                return _described(path, os.stat(name, dir_fd=fd, follow_symlinks=False))
+                return _local_file(path, os.stat(name, dir_fd=fd, follow_symlinks=False))
 
     def remove(self, seen: LocalFile) -> None:
         """Remove a file and the parent directories that become empty.
@@ -162,7 +157,7 @@ class WorkingFolder:
             Changed: The file is not `seen` any more.
         """
         with self._parent(seen.path) as (fd, name):
-            if self.look(seen.path) != seen:
+            if self.find(seen.path) != seen:
                 raise Changed(seen.path)
             os.unlink(name, dir_fd=fd)
             os.fsync(fd)
@@ -254,7 +249,7 @@ class WorkingFolder:
             os.close(fd)
 
 
-def _described(path: str, found: os.stat_result) -> LocalFile:
+def _local_file(path: str, found: os.stat_result) -> LocalFile:
     if stat.S_ISDIR(found.st_mode):
         raise NotAFile(f"{path} is a folder, but a file on the server: move it away")
     if not stat.S_ISREG(found.st_mode):

@@ -11,7 +11,7 @@ from lakebed.clients.http.errors import Refused
 from lakebed.clients.http.http import Client
 from lakebed.clients.http.paging import list_items
 from lakebed.clients.working_copy.errors import Changed, Conflicts, WorkingCopyError
-from lakebed.clients.working_copy.place import RemotePath
+from lakebed.clients.working_copy.state import RemotePath
 from lakebed.wire.objects import (
     ForcePathQuery,
     ListQuery,
@@ -252,7 +252,7 @@ class Remote:
         except Refused as error:
             if error.status != _EXISTS:
                 raise
-            paths = [key.removeprefix(self.source.prefix) for key in error.said.conflicts]
+            paths = [key.removeprefix(self.source.prefix) for key in error.body.conflicts]
             raise Conflicts(
                 paths or [error.message],
                 "they were changed meanwhile, or have uncommitted changes on the branch",
@@ -265,7 +265,7 @@ def _tolerating(reason: int | str) -> Iterator[None]:
     try:
         yield
     except Refused as error:
-        if reason not in {error.status, error.said.kind}:
+        if reason not in {error.status, error.body.kind}:
             raise
 
 

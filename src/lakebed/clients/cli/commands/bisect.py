@@ -76,7 +76,7 @@ def run(*, command: Annotated[list[str], typer.Argument(metavar="COMMAND...")]) 
     state = _load()
     while len(state.commits) > 1:
         commit = _current(state)
-        is_good = _runs_well(command, commit)
+        is_good = _is_good(command, commit)
         typer.echo(f"{'good' if is_good else 'bad'}: {_line(commit)}")
         state = _halve(state, is_good=is_good)
     _say(state)
@@ -156,7 +156,7 @@ def _line(commit: Commit) -> str:
     return printable(f"{CommitId(commit.id).short} {message}".rstrip())
 
 
-def _runs_well(command: list[str], commit: Commit) -> bool:
+def _is_good(command: list[str], commit: Commit) -> bool:
     """Run a program on a commit; return whether the commit is good.
 
     Raises:

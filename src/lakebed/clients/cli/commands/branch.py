@@ -165,7 +165,7 @@ def _revert(session: Session, branch: RefUri, body: RevertCreation, query: SkipQ
     try:
         session.client.branches.revert(*at, body, query)
     except Refused as error:
-        if error.said.kind == "parent_number_missing":
+        if error.body.kind == "parent_number_missing":
             raise CommandError(
                 f"{body.ref} is a merge: pass -m 1 to revert to its first parent, or the number"
                 " of another parent"

@@ -7,8 +7,7 @@ from typer._completion_shared import get_completion_script
 
 
 def completion(
-    *,
-    shell: Annotated[Literal["bash", "zsh", "fish"], typer.Argument(help="Your shell")],
+    *, shell: Annotated[Literal["bash", "zsh", "fish"], typer.Argument(help="Your shell")]
 ) -> None:
     """Print a completion script for commands and options.
 

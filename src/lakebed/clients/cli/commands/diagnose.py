@@ -93,7 +93,7 @@ def diagnose(
     bundle = make_bundle(request, ThreadRuntime())
     bundle.write(file)
     for note in bundle.notes:
-        typer.echo(printable(bundle.hider.text(note)))
+        typer.echo(printable(bundle.masker.text(note)))
     typer.echo(f"Wrote {file}: review it before sharing")
 
 

@@ -1,7 +1,7 @@
 """`lakebed gc`: find and delete unreferenced objects."""
 
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, contextmanager
 from datetime import UTC, datetime
 from http import HTTPStatus
@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     from lakebed.block import BlockSettings
     from lakebed.clients.garbage.server import GarbageServer
     from lakebed.reclaim.collector.storage import Storage
+
+_Figures = dict[str, Any]
+"""Figures of a report, by name."""
 
 app = new_group()
 app.add_typer(gc_rules.app, name="rules")
@@ -283,7 +286,7 @@ def _opened(
         yield server, open_storage(server, _block_settings(local_root))
 
 
-def _shown(summary: dict[str, Any]) -> dict[str, Any]:
+def _shown(summary: _Figures) -> _Figures:
     """Format a summary: readable times, no names of files."""
     hidden = {"counts", "swept", "commits"}
     shown = {
@@ -295,7 +298,7 @@ def _shown(summary: dict[str, Any]) -> dict[str, Any]:
     return shown | ({"commits": _of_commits(commits)} if commits else {})
 
 
-_BRANCH_COLUMNS: Final[list[Column[dict[str, Any]]]] = [
+_BRANCH_COLUMNS: Final[list[Column[_Figures]]] = [
     ("Branch", lambda item: item["branch"]),
     ("Expired commits", lambda item: item["expired"]),
     ("Newly marked commits", lambda item: item["marked"]),
@@ -305,11 +308,9 @@ _BRANCH_COLUMNS: Final[list[Column[dict[str, Any]]]] = [
 ]
 
 
-def _by_branch(
-    commits: dict[str, Any], counts: Iterable[Mapping[str, Any]]
-) -> list[dict[str, Any]]:
+def _by_branch(commits: _Figures, counts: Iterable[_Figures]) -> list[_Figures]:
     """Sum up commits and bytes of garbage by branch, for branches with any."""
-    figures: dict[str, dict[str, Any]] = {}
+    figures: dict[str, _Figures] = {}
 
     def add(branch: str, name: str, number: int) -> None:
         zeros = dict.fromkeys(("expired", "marked", "freed", "waiting", "due"), 0)
@@ -327,7 +328,7 @@ def _by_branch(
     return [figures[branch] for branch in sorted(figures)]
 
 
-def _of_commits(figures: dict[str, Any]) -> str:
+def _of_commits(figures: _Figures) -> str:
     """Describe the expiry of old commits."""
     if not figures.get("ran"):
         return "skipped: another process is expiring commits"

@@ -30,7 +30,7 @@ def explain(
         uri = parse_path(what)
         repository, query = uri.repository, ExplainQuery(ref=uri.ref, path=uri.path)
     else:
-        repository, query = _whose(session, what), ExplainQuery(address=what)
+        repository, query = _repository_of(session, what), ExplainQuery(address=what)
     found = session.client.garbage.explain(repository, query)
     if session.output.as_json:
         session.output.record(found)
@@ -41,7 +41,7 @@ def explain(
         print(f"- {printable(reason)}")
 
 
-def _whose(session: Session, address: str) -> str:
+def _repository_of(session: Session, address: str) -> str:
     """Return the repository whose storage namespace contains an address."""
     for repository in list_items(session.client.repositories.list):
         if address.startswith(f"{repository.storage_namespace.rstrip('/')}/"):

@@ -27,10 +27,7 @@ def get_rules(session: Session, repository: RepositoryArgument) -> None:
     )
     session.output.table(
         [*(rules.branches or ()), others],
-        [
-            ("Branch", lambda item: item.branch_id),
-            ("Days", lambda item: item.retention_days),
-        ],
+        [("Branch", lambda item: item.branch_id), ("Days", lambda item: item.retention_days)],
     )
 
 

@@ -98,8 +98,7 @@ def import_(
         bool, typer.Option("--object", help="Import one object, and replace one path")
     ] = False,
     strict: Annotated[
-        bool,
-        typer.Option("--strict", help="Fail instead of skipping objects or files"),
+        bool, typer.Option("--strict", help="Fail instead of skipping objects or files")
     ] = False,
     spark: Annotated[
         bool, typer.Option("--spark", help="Run on Spark, for very large lakes")
@@ -311,12 +310,7 @@ def _progress(session: Session, source: str, *, hidden: bool) -> Iterator[_Progr
         yield _Progress()
         return
     from rich.console import Console  # slow to import, only for terminals
-    from rich.progress import (
-        Progress,
-        SpinnerColumn,
-        TextColumn,
-        TimeElapsedColumn,
-    )
+    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
     bar = Progress(
         SpinnerColumn(),

@@ -27,11 +27,11 @@ from lakebed.clients.working_copy.copy import (
     Tools,
     WorkingCopy,
     clone,
-    make_place,
+    link_directory,
     working_copy,
 )
 from lakebed.clients.working_copy.hashes import cache_file
-from lakebed.clients.working_copy.place import RemotePath, find_below, find_root, read_place
+from lakebed.clients.working_copy.state import RemotePath, find_below, find_root, read_state
 
 app = new_group()
 
@@ -70,11 +70,11 @@ def init(
     lakebed local init lakefs://my-repo/main/data/ data
     """
     with _tools(session, "", 1) as tools:
-        place = make_place(directory, _source(path), tools, force=force)
+        state = link_directory(directory, _source(path), tools, force=force)
     session.output.done(
-        f"Linked {directory} to {place.source} at commit {place.at_head}; objects without a"
+        f"Linked {directory} to {state.source} at commit {state.at_head}; objects without a"
         " local file count as removed",
-        {"src": str(place.source), "at_head": place.at_head},
+        {"src": str(state.source), "at_head": state.at_head},
     )
 
 
@@ -94,9 +94,9 @@ def status(
             {"source": change.side, "change": change.kind, "path": change.path}
             for change in copy.status(local_only=local)
         ]
-        place = copy.place
-    if place.active_operation:
-        warn(f"The last `local {place.active_operation}` was interrupted: run it again")
+        state = copy.state
+    if state.active_operation:
+        warn(f"The last `local {state.active_operation}` was interrupted: run it again")
     session.output.table(
         changes,
         [
@@ -121,7 +121,7 @@ def pull(
     """
     with _opened(session, directory, "Pulling", parallelism) as copy:
         summary = copy.pull(force=force)
-    _say(session, f"Pulled {copy.place.source}", summary)
+    _say(session, f"Pulled {copy.state.source}", summary)
 
 
 @client_command(app, "checkout")
@@ -130,8 +130,7 @@ def checkout(
     directory: DirectoryArgument = Path(),
     *,
     ref: Annotated[
-        str | None,
-        typer.Option("--ref", "-r", metavar="REF", help="Branch, tag or commit"),
+        str | None, typer.Option("--ref", "-r", metavar="REF", help="Branch, tag or commit")
     ] = None,
     every: Annotated[
         bool, typer.Option("--all", help="All working copies below the directory")
@@ -170,18 +169,18 @@ def commit(
         raise Misuse('the commit message is empty: describe the change, as in -m "New lakes"')
     with _opened(session, directory, "Committing", parallelism) as copy:
         done = copy.commit(message, key_values(meta))
-        source = copy.place.source
+        source = copy.state.source
     if done is None:
         session.output.done(f"Nothing to commit: {directory} has the same content as {source}")
         return
     session.output.done(
         f"Committed {done.commit_id} to {source}: {done.sent} uploaded, {done.removed} removed"
-        f"{_there_already(done.there_already)}",
+        f"{_up_to_date(done.up_to_date)}",
         {
             "commit": done.commit_id,
             "uploaded": done.sent,
             "removed": done.removed,
-            "skipped": done.there_already,
+            "skipped": done.up_to_date,
         },
     )
     if done.not_pulled:
@@ -199,9 +198,9 @@ def list_folders(session: Session, directory: DirectoryArgument = Path()) -> Non
     """
     found = []
     for root in find_below(directory):
-        place = read_place(root)
+        state = read_state(root)
         shown = root.relative_to(directory).as_posix()
-        found.append({"directory": shown, "src": str(place.source), "at_head": place.at_head})
+        found.append({"directory": shown, "src": str(state.source), "at_head": state.at_head})
     session.output.table(
         found,
         [
@@ -228,7 +227,7 @@ def _opened(
 def _tools(session: Session, title: str, parallelism: int) -> Iterator[Tools]:
     with progress(session, title, hidden=not title) as bar:
         transfers = _Transfers(parallelism, bar)
-        with transfers.told_if_interrupted():
+        with transfers.reporting_interrupt():
             yield Tools(session.client, transfers, transfers.step, _cache_of)
 
 
@@ -264,7 +263,7 @@ class _Transfers:
         self._bar(count)
 
     @contextmanager
-    def told_if_interrupted(self) -> Iterator[None]:
+    def reporting_interrupt(self) -> Iterator[None]:
         """Print a summary after Ctrl-C."""
         try:
             yield
@@ -287,23 +286,23 @@ def _ref_in(copy: WorkingCopy, ref: str | None) -> str | None:
     if ref is None or "://" not in ref:
         return ref
     uri = parse_ref(ref)
-    if uri.repository != copy.place.source.repository:
-        raise Misuse(f"{ref} is not in the repository of {copy.place.source}")
+    if uri.repository != copy.state.source.repository:
+        raise Misuse(f"{ref} is not in the repository of {copy.state.source}")
     return uri.ref
 
 
 def _say(session: Session, done: str, summary: SyncSummary) -> None:
     session.output.done(
         f"{done}: {summary.fetched} downloaded, {summary.removed} removed"
-        f"{_there_already(summary.there_already)}",
+        f"{_up_to_date(summary.up_to_date)}",
         {
             "commit": summary.commit_id,
             "downloaded": summary.fetched,
             "removed": summary.removed,
-            "skipped": summary.there_already,
+            "skipped": summary.up_to_date,
         },
     )
 
 
-def _there_already(count: int) -> str:
+def _up_to_date(count: int) -> str:
     return f"; {count} already up to date" if count else ""

@@ -39,8 +39,7 @@ def diff(
     session: Session,
     ref: RefArgument,
     other: Annotated[
-        RefUri | None,
-        typer.Argument(parser=parse_ref, metavar="[REF]", help="Ref to compare with"),
+        RefUri | None, typer.Argument(parser=parse_ref, metavar="[REF]", help="Ref to compare with")
     ] = None,
     *,
     two_way: Annotated[
@@ -108,8 +107,7 @@ def merge(
     ] = None,
     meta: MetaOption = None,
     strategy: Annotated[
-        Literal["source-wins", "dest-wins"] | None,
-        typer.Option(help="Side that wins conflicts"),
+        Literal["source-wins", "dest-wins"] | None, typer.Option(help="Side that wins conflicts")
     ] = None,
     squash: Annotated[
         bool, typer.Option("--squash", help="Create a commit without the source as a parent")
@@ -195,7 +193,6 @@ def merge_base(
 def _uncommitted(
     client: Client, branch: RefUri, *, prefix: str | None = None, limit: int | None = None
 ) -> Iterator[Diff]:
-    """Return the uncommitted changes of a branch."""
     query = KeysQuery(prefix=prefix or "")
     return list_some(limit, client.branches.diff, branch.repository, branch.ref, query)
 

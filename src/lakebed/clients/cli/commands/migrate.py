@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from lakebed.base.runtime import Runtime
     from lakebed.block import Namespace
     from lakebed.clients.migrate.addresses import AddressTranslator
-    from lakebed.clients.migrate.history import Taken
+    from lakebed.clients.migrate.history import MigrationProgress
     from lakebed.clients.migrate.rounds import Plan, RoundReport
     from lakebed.clients.migrate.sources import LakeFSSource, StorageFiles
 
@@ -247,7 +247,7 @@ def move_users(
     """
     from lakebed.clients.http.http import Client  # slow to import
     from lakebed.clients.http.settings import load_settings
-    from lakebed.clients.migrate.people import move_people
+    from lakebed.clients.migrate.users import migrate_users
 
     ours = {name: value for name, value in os.environ.items() if name.startswith(_OURS)}
     with ExitStack() as stack:
@@ -255,7 +255,7 @@ def move_users(
         stack.callback(source.close)
         target = Client(load_settings(environ=ours, config_file=None, endpoint=None))
         stack.callback(target.close)
-        moved = move_people(source, target)
+        moved = migrate_users(source, target)
     typer.echo(
         f"Created {moved.policies:,} policies, {moved.groups:,} groups, {len(moved.keys):,} users"
     )
@@ -332,7 +332,7 @@ class _Target:
         from lakebed.clients.migrate.rounds import run_round  # slow to import
 
         if dry_run:
-            _print_what_is_there(source, plan)
+            _print_dry_run(source, plan)
             return
         if uncommitted and not last:
             raise Misuse("--uncommitted needs --last: until then, the repository is read-only")
@@ -347,7 +347,7 @@ class _Target:
         )
         _print_report(report, plan)
         self._verify(source, plan, verify)
-        damages = len(report.taken.missing_parents) + len(report.left_out)
+        damages = len(report.progress.missing_parents) + len(report.left_out)
         if damages:
             raise Incomplete(f"{damages} items of lakeFS could not be migrated, see above")
 
@@ -382,7 +382,7 @@ class _Target:
             )
 
 
-def _print_what_is_there(source: "LakeFSSource", plan: "Plan") -> None:
+def _print_dry_run(source: "LakeFSSource", plan: "Plan") -> None:
     commits, branches, tags = (
         sum(1 for _ in each)
         for each in (source.refs.commits(), source.refs.branches(), source.refs.tags())
@@ -393,24 +393,25 @@ def _print_what_is_there(source: "LakeFSSource", plan: "Plan") -> None:
     )
 
 
-def _print_progress(taken: "Taken") -> None:
+def _print_progress(progress: "MigrationProgress") -> None:
     if sys.stderr.isatty():
-        line = f"{taken.commits + taken.known_commits:,} commits, {taken.entries:,} entries read"
+        commits = progress.commits + progress.known_commits
+        line = f"{commits:,} commits, {progress.entries:,} entries read"
         typer.echo(f"\r{line}", err=True, nl=False)
 
 
 def _print_report(report: "RoundReport", plan: "Plan") -> None:
     if sys.stderr.isatty():
         typer.echo("", err=True)
-    taken = report.taken
+    progress = report.progress
     typer.echo(
-        f"Migrated {taken.commits:,} commits ({taken.known_commits:,} already present),"
+        f"Migrated {progress.commits:,} commits ({progress.known_commits:,} already present),"
         f" {report.branches_set:,} branches and {report.tags_set:,} tags;"
         f" deleted {report.branches_deleted:,} branches and {report.tags_deleted:,} tags"
     )
-    for commit_id in taken.unproved:
+    for commit_id in progress.unproved:
         typer.echo(printable(f"The id of commit {commit_id} does not match its fields"))
-    for commit_id, parent in taken.missing_parents:
+    for commit_id, parent in progress.missing_parents:
         typer.echo(printable(f"Parent {parent} of commit {commit_id} is missing"))
     for ref in report.left_out:
         typer.echo(printable(f"Skipped {ref}"))

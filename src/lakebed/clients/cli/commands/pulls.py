@@ -86,8 +86,7 @@ def merge(
     pull_request: IdArgument,
     *,
     delete_source: Annotated[
-        bool,
-        typer.Option("--delete-source", help="Delete the source branch if completely merged"),
+        bool, typer.Option("--delete-source", help="Delete the source branch if completely merged")
     ] = False,
 ) -> None:
     """Merge a pull request.
@@ -116,5 +115,5 @@ def close(session: Session, repository: RepositoryArgument, pull_request: IdArgu
 
 def _name_conflicts(error: Refused) -> None:
     """Print the conflicting objects of a refused merge, if any."""
-    for path in error.said.conflicts:
+    for path in error.body.conflicts:
         warn(f"conflict: {printable(path)}")

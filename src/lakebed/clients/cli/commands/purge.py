@@ -108,7 +108,6 @@ def _end_of(session: Session, repository: RepositoryUri, task_id: str) -> PurgeT
 
 
 def _show(session: Session, repository: RepositoryUri, status: PurgeTaskStatus) -> None:
-    """Show the report of a completed purge."""
     if status.error:
         raise CommandError(status.error.message)
     report = status.result
@@ -116,7 +115,7 @@ def _show(session: Session, repository: RepositoryUri, status: PurgeTaskStatus) 
     if session.output.as_json:
         session.output.record(report)
     else:
-        _tell(session, repository, report)
+        _print_report(session, repository, report)
     if report.failed.count:
         raise Incomplete(
             f"{report.failed.count} objects could not be deleted, see above: try again"
@@ -131,7 +130,7 @@ def _deleted(report: PurgeOutcome) -> str:
     return f"{report.deleted} of {_objects(report)} were deleted"
 
 
-def _tell(session: Session, repository: RepositoryUri, report: PurgeOutcome) -> None:
+def _print_report(session: Session, repository: RepositoryUri, report: PurgeOutcome) -> None:
     what = _objects(report)
     if report.dry_run and not report.objects:
         session.output.done(f"No objects of {repository} found in any commit")

@@ -15,7 +15,7 @@ import typer
 from lakebed.base.errors import MissingExtraError
 from lakebed.clients.cli.options import ServerConfigOption, dotted_settings
 from lakebed.clients.cli.output import warn
-from lakebed.clients.cli.running import OF_THE_SERVER
+from lakebed.clients.cli.running import SERVER_PACKAGES
 
 if TYPE_CHECKING:
     from lakebed.auth import KeyPair
@@ -91,7 +91,7 @@ def quickstart(
 
 def _check_installed() -> None:
     """Fail early if only the client is installed."""
-    if any(find_spec(package) is None for package in OF_THE_SERVER):
+    if any(find_spec(package) is None for package in SERVER_PACKAGES):
         raise MissingExtraError("the server", "server")
 
 
@@ -104,11 +104,7 @@ def check(*, config: ServerConfigOption = None) -> None:
     import yaml  # slow to import, needed only here
 
     from lakebed.server.config_files import read
-    from lakebed.server.processes.preflight import (
-        check_database,
-        check_storage,
-        warnings_of,
-    )
+    from lakebed.server.processes.preflight import check_database, check_storage, warnings_of
     from lakebed.server.settings import SettingsError, masked
 
     settings = read(config, environment=os.environ)

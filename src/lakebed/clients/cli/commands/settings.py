@@ -99,7 +99,7 @@ def setup(
 
     lakebed setup --endpoint http://127.0.0.1:8000
     """
-    client = session.stranger(
+    client = session.anonymous_client(
         load_endpoint(
             environ=os.environ,
             config_file=session.options.config,

@@ -31,12 +31,10 @@ from lakebed.wire.staging import ObjectStageCreation
 _REMOVED_AT_ONCE: Final = 1000
 
 SourceArgument = Annotated[
-    PathUri,
-    typer.Argument(parser=parse_path, metavar="SOURCE", help="lakefs://my-repo/main/a.csv"),
+    PathUri, typer.Argument(parser=parse_path, metavar="SOURCE", help="lakefs://my-repo/main/a.csv")
 ]
 TargetArgument = Annotated[
-    PathUri,
-    typer.Argument(parser=parse_path, metavar="TARGET", help="lakefs://my-repo/dev/b.csv"),
+    PathUri, typer.Argument(parser=parse_path, metavar="TARGET", help="lakefs://my-repo/dev/b.csv")
 ]
 RecursiveOption = Annotated[
     bool, typer.Option("--recursive", "-r", help="Include all objects below a folder")
@@ -157,7 +155,7 @@ def _copy_folder(
 
     with (
         progress(session, f"Copying {source}", unit="objects") as advance,
-        report.told_if_interrupted(),
+        report.reporting_interrupt(),
     ):
         for outcome in Parallel(parallelism).run(items, work):
             report.add(outcome.job.path, outcome.result, outcome.error)

@@ -48,7 +48,7 @@ def download(
     # Parallel parts of one object, or parallel objects.
     fetcher = _Fetcher(session, part_size, 1 if recursive else parallelism, pre_sign=pre_sign)
     title = f"Downloading {source}" if recursive else source.name
-    with progress(session, title, hidden=no_progress) as bar, report.told_if_interrupted():
+    with progress(session, title, hidden=no_progress) as bar, report.reporting_interrupt():
         if not recursive:
             _download_file(fetcher, source, target, bar)
             return

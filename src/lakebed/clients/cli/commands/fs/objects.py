@@ -15,10 +15,10 @@ from lakebed.clients.cli.options import key_values
 from lakebed.clients.cli.output import Column, Size, moment, printable, size, warn
 from lakebed.clients.cli.session import PageOptions, Session
 from lakebed.clients.cli.uris import (
+    LocationArgument,
     ObjectArgument,
     PathArgument,
     PathUri,
-    PlaceArgument,
     RepositoryUri,
     parse_object,
 )
@@ -48,7 +48,7 @@ def _is_object(item: ObjectStats) -> bool:
 
 def ls(
     session: Session,
-    path: PlaceArgument,
+    path: LocationArgument,
     *,
     recursive: Annotated[
         bool, typer.Option("--recursive", "-r", help="Include objects in folders")

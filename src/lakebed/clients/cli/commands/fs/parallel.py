@@ -28,7 +28,7 @@ _WAITING_PER_WORKER: Final = 2
 """Jobs prefetched a worker, so that no worker waits for a listing."""
 _SIGNAL_SECONDS: Final = 0.25
 """Longest wait that a signal may not interrupt; see `_next`."""
-_PARTING_SECONDS: Final = 2.0
+_JOIN_SECONDS: Final = 2.0
 """Time to wait for stopped transfers."""
 _END: Final[object] = object()
 
@@ -92,7 +92,7 @@ class Parallel:
                 yield _outcome(*_next(done))
         finally:
             self._stopped.set()
-            _part(workers, todo)
+            _join_workers(workers, todo)
 
     def _work(
         self,
@@ -120,8 +120,8 @@ def _next(done: SimpleQueue[JobT]) -> JobT:
             return done.get(timeout=_SIGNAL_SECONDS)
 
 
-def _part(workers: list[Thread], todo: SimpleQueue[Any]) -> None:
-    deadline = time.monotonic() + _PARTING_SECONDS
+def _join_workers(workers: list[Thread], todo: SimpleQueue[Any]) -> None:
+    deadline = time.monotonic() + _JOIN_SECONDS
     for _ in workers:
         todo.put(_END)
     for worker in workers:

@@ -8,8 +8,9 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from http import HTTPStatus
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
+import httpx
 import typer
 
 from lakebed.clients.cli.commands.fs.parallel import Parallel
@@ -31,8 +32,7 @@ PartSizeOption = Annotated[
     ),
 ]
 PreSignOption = Annotated[
-    bool,
-    typer.Option("--pre-sign", help="Transfer directly to or from the storage"),
+    bool, typer.Option("--pre-sign", help="Transfer directly to or from the storage")
 ]
 
 
@@ -141,7 +141,7 @@ class _Part:
                 raise CommandError(f"{self._source} was replaced during the download: try again")
             yield from response.iter_raw()
 
-    def _ask(self, headers: dict[str, str]) -> AbstractContextManager[Any]:
+    def _ask(self, headers: dict[str, str]) -> AbstractContextManager[httpx.Response]:
         if self._url is not None:
             return self._client.stream_url("GET", self._url, headers=headers)
         return self._client.open(read_request(self._source), headers=headers)

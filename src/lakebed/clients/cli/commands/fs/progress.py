@@ -3,13 +3,16 @@
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import Annotated, Any, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 import typer
 
 from lakebed.clients.cli.errors import Incomplete
 from lakebed.clients.cli.output import printable, size, warn
 from lakebed.clients.cli.session import Session
+
+if TYPE_CHECKING:
+    from rich.progress import Progress, TaskID
 
 _FAILURES_MAX: Final = 100
 """After so many failures, give up."""
@@ -31,7 +34,7 @@ class Bar:
 
 
 class _ShownBar(Bar):
-    def __init__(self, bar: Any, task: Any) -> None:
+    def __init__(self, bar: "Progress", task: "TaskID") -> None:
         self._bar, self._task = bar, task
         self._done, self._files, self._total = 0, 0, 0
 
@@ -144,7 +147,7 @@ class TransferReport:
             )
 
     @contextmanager
-    def told_if_interrupted(self) -> Iterator[None]:
+    def reporting_interrupt(self) -> Iterator[None]:
         """Print a summary after Ctrl-C."""
         try:
             yield

@@ -53,7 +53,7 @@ def upload(
         raise Misuse(f"{source} is a folder: pass -r to upload all files below it")
     report = TransferReport("uploaded", goes_on=True)
     title = f"Uploading {source}" if recursive else source.name
-    with progress(session, title, hidden=no_progress) as bar, report.told_if_interrupted():
+    with progress(session, title, hidden=no_progress) as bar, report.reporting_interrupt():
         sender = _Sender(session, target, content_type, pre_sign=pre_sign)
         if recursive:
             _upload_folder(sender, source, report, bar, parallelism)

@@ -24,7 +24,7 @@ _NOT_THERE: Final = {401, 403, 404, 501}
 
 
 @dataclass
-class MovedPeople:
+class MigratedUsers:
     """Result of a migration."""
 
     policies: int = 0
@@ -35,13 +35,13 @@ class MovedPeople:
     """Requests that failed, each with the reason."""
 
 
-def move_people(source: Client, target: Client) -> MovedPeople:
+def migrate_users(source: Client, target: Client) -> MigratedUsers:
     """Copy the policies, groups and users of one server to another.
 
     Raises:
         ClientError: A server did not respond.
     """
-    moved = MovedPeople()
+    moved = MigratedUsers()
     mover, old, new = _Mover(moved), source.auth, target.auth
     for policy in mover.listed("policies", old.list_policies):
         body = Policy(id=policy.id, statement=policy.statement)
@@ -69,7 +69,7 @@ def move_people(source: Client, target: Client) -> MovedPeople:
 
 
 class _Mover:
-    def __init__(self, moved: MovedPeople) -> None:
+    def __init__(self, moved: MigratedUsers) -> None:
         self._moved = moved
 
     def listed(

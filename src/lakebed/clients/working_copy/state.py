@@ -4,13 +4,13 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import yaml
 
 from lakebed.clients.working_copy.errors import NotAWorkingCopy
 
-PLACE_FILE: Final = ".lakefs_ref.yaml"
+STATE_FILE: Final = ".lakefs_ref.yaml"
 _SCHEME: Final = "lakefs://"
 
 
@@ -51,7 +51,7 @@ class WorkingCopyState:
     """The base commit: local changes are differences from this commit."""
     active_operation: str = ""
     """The operation in progress, or empty."""
-    others: dict[str, Any] = field(default_factory=dict)
+    others: dict[str, object] = field(default_factory=dict)
     """Unknown fields, preserved."""
 
     def during(self, operation: str) -> "WorkingCopyState":
@@ -69,18 +69,18 @@ class WorkingCopyState:
         return yaml.safe_dump(content, sort_keys=False, allow_unicode=True).encode()
 
 
-def read_place(folder: Path) -> WorkingCopyState:
+def read_state(folder: Path) -> WorkingCopyState:
     """Read the file of a directory.
 
     Raises:
         NotAWorkingCopy: The file is missing or invalid.
     """
-    file = folder / PLACE_FILE
+    file = folder / STATE_FILE
     try:
         content = yaml.safe_load(file.read_text(encoding="utf-8"))
         fields = {name: content.pop(name, "") for name in ("src", "at_head", "active_operation")}
     except FileNotFoundError:
-        raise NotAWorkingCopy(f"{folder} is not a working copy: {PLACE_FILE} is missing") from None
+        raise NotAWorkingCopy(f"{folder} is not a working copy: {STATE_FILE} is missing") from None
     except (UnicodeDecodeError, yaml.YAMLError, AttributeError, TypeError):
         raise NotAWorkingCopy(f"{file} cannot be read: expected src and at_head in YAML") from None
     texts = {name: "" if value is None else str(value) for name, value in fields.items()}
@@ -99,7 +99,7 @@ def find_root(start: Path) -> Path:
     """
     start = start.resolve()
     for folder in (start, *start.parents):
-        if (folder / PLACE_FILE).is_file():
+        if (folder / STATE_FILE).is_file():
             return folder
     raise NotAWorkingCopy(
         f"{start} is not in a working copy: run `lakebed local clone` or `lakebed local init`"
@@ -109,7 +109,7 @@ def find_root(start: Path) -> Path:
 def find_below(start: Path) -> Iterator[Path]:
     """Yield the working copies below a directory; skip hidden and nested ones."""
     for parent, folders, files in os.walk(start):
-        if PLACE_FILE in files:
+        if STATE_FILE in files:
             folders.clear()
             yield Path(parent)
         folders[:] = sorted(name for name in folders if not name.startswith("."))

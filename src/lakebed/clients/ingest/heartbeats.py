@@ -10,14 +10,14 @@ from lakebed.clients.http.errors import ClientError
 from lakebed.clients.ingest.server import ImportReporter
 from lakebed.wire.imports import ImportReport
 
-BEAT_SECONDS: Final = 2.0
+HEARTBEAT_SECONDS: Final = 2.0
 """Interval of heartbeats. The server fails an import without heartbeats after a minute."""
 
 _LOGGER: Final = logging.getLogger(__name__)
 
 
 @contextmanager
-def beating(
+def heartbeats(
     server: ImportReporter, progress: Callable[[], ImportReport], on_end: Callable[[str], object]
 ) -> Iterator[None]:
     """Report the progress to the server at intervals.
@@ -38,5 +38,5 @@ def beating(
                 on_end(error.message)
         return True
 
-    with heartbeat_thread(beat, every_seconds=BEAT_SECONDS):
+    with heartbeat_thread(beat, every_seconds=HEARTBEAT_SECONDS):
         yield
