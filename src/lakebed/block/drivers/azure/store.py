@@ -175,8 +175,7 @@ class AzureBlockStore(CloudBlockStore):
         self._commit(destination, self._runtime.map_parallel(stage, numbers, limit=PARTS_AT_A_TIME))
 
     def _readable_url(self, address: Address) -> tuple[str, str | None]:
-        """Return a URL from which Azure can read an object, and the authorization to send with it.
-        """
+        """Return a URL from which Azure can read an object, and its authorization."""
         if self._identity is None:
             return self.presign_get(address, expires_seconds=_COPY_SECONDS), None
         token = self._identity.get_token("https://storage.azure.com/.default").token

@@ -5,12 +5,10 @@ An interrupted part resumes. All parts belong to one version of the object.
 
 import hashlib
 from collections.abc import Iterator
-from contextlib import AbstractContextManager
 from http import HTTPStatus
 from pathlib import Path
 from typing import Annotated, Final
 
-import httpx
 import typer
 
 from lakebed.clients.cli.commands.fs.parallel import Parallel
@@ -133,15 +131,14 @@ class _Part:
     def _chunks(self, start: int, end: int) -> Iterator[bytes]:
         # The stored bytes, without content encoding.
         headers = {"Range": f"bytes={start}-{end - 1}", "Accept-Encoding": "identity"}
-        with self._ask(headers) as response:
+        if self._url is not None:
+            opened = self._client.stream_url("GET", self._url, headers=headers)
+        else:
+            opened = self._client.open(read_request(self._source), headers=headers)
+        with opened as response:
             if response.status_code != HTTPStatus.PARTIAL_CONTENT:
                 raise CommandError(f"{self._source}: the response is not the requested part")
             etag = response.headers.get("ETag", "").strip('"')
             if self._url is None and etag != self._checksum:
                 raise CommandError(f"{self._source} was replaced during the download: try again")
             yield from response.iter_raw()
-
-    def _ask(self, headers: dict[str, str]) -> AbstractContextManager[httpx.Response]:
-        if self._url is not None:
-            return self._client.stream_url("GET", self._url, headers=headers)
-        return self._client.open(read_request(self._source), headers=headers)
