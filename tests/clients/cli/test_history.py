@@ -17,6 +17,6 @@ COMMIT = Commit(
 
 def test_a_refused_commit_says_which_hook_refused_it() -> None:
     refused = msgspec.structs.replace(COMMIT, refused="pre-commit hook 'check', run r")
-    line = "Refused:   by pre-commit hook 'check', run r; it is on no branch"
+    line = "Refused:   by pre-commit hook 'check', run r; not on any branch"
     assert line in commit_text(refused).splitlines()
     assert "Refused" not in commit_text(COMMIT)
