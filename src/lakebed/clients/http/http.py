@@ -92,7 +92,7 @@ class FullAnswer(Generic[AnswerT]):
 
 
 class Client:
-    """Client of one server, as one user. Threads may share it."""
+    """Client of a server for a single user. Thread-safe."""
 
     actions: "_Of[ActionsAPI]" = _Of("actions")
     auth: "_Of[AuthAPI]" = _Of("auth")

@@ -128,9 +128,7 @@ class LakebedFileSystem(AbstractFileSystem):  # type: ignore[misc]  # untyped
         if not autocommit:
             raise Invalid("fsspec transactions are not supported: write to a branch and merge it")
         if mode not in {"wb", "xb"}:
-            raise Invalid(
-                f"invalid mode '{mode}': objects are written as a whole, use 'wb' or 'xb'"
-            )
+            raise Invalid(f"invalid mode '{mode}': objects are written as a whole by 'wb' or 'xb'")
         return self._branch(place).object(place.path).writer("xb" if mode == "xb" else "wb")
 
     def cp_file(self, path1: str, path2: str, **_: object) -> None:

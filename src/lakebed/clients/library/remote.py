@@ -69,7 +69,7 @@ _PATHS_MAX: Final = 1000
 
 
 class RemoteBackend:
-    """The lake of one server, as one user. Threads may share it."""
+    """The lake of a server for a single user. Thread-safe."""
 
     def __init__(self, url: str | None, key: str | None, secret: str | None) -> None:
         """Load the settings; no request is made.

@@ -121,9 +121,9 @@ def decode(spans: Spans) -> defaultdict[int, Field]:
             met.setdefault(field, []).append((rows[mine], begins[mine], whats[mine]))
         going = at < here.ends
         rows, at = rows[going], at[going]
-    nobody = Field(_NOTHING, Spans(spans.data, _NOTHING, _NOTHING), _NOTHING)
+    empty = Field(_NOTHING, Spans(spans.data, _NOTHING, _NOTHING), _NOTHING)
     found = {field: _field(spans, parts) for field, parts in met.items()}
-    return defaultdict(lambda: nobody, found)
+    return defaultdict(lambda: empty, found)
 
 
 def _values(here: Spans, kinds: Numbers, at: Numbers) -> tuple[Numbers, Numbers, Numbers]:

@@ -107,7 +107,7 @@ class WorkingCopyCommit:
 
 @dataclass(frozen=True, slots=True)
 class ChangedPath:
-    """A path that was changed, and the side that changed it."""
+    """A changed path, and the side of the change."""
 
     side: str
     kind: str

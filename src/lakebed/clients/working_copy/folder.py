@@ -251,7 +251,7 @@ class WorkingFolder:
 
 def _local_file(path: str, found: os.stat_result) -> LocalFile:
     if stat.S_ISDIR(found.st_mode):
-        raise NotAFile(f"{path} is a folder, but a file on the server: move it away")
+        raise NotAFile(f"{path} is a folder, but an object on the server: move it away")
     if not stat.S_ISREG(found.st_mode):
         kind = "a symbolic link" if stat.S_ISLNK(found.st_mode) else "not a regular file"
         raise NotAFile(f"{path} is {kind}: working copies support regular files only, move it away")
