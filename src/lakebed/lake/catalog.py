@@ -99,16 +99,16 @@ class Catalog:
         self.presigned_uploads = PresignedUploads(self.multiparts, self.presigning)
         self.completions = Completions(engine, store, block, runtime, stager, purge_marks)
         self.tasks = Tasks(engine, store, runtime, settings, run_in_background, self.refs)
-        run_imports = self._run_imports if runs_imports else lambda: None
+
+        def run_imports() -> None:
+            if runs_imports:
+                run_in_background(self._run_waiting)
+
         self.imports = Imports(engine, store, block, runtime, settings, on_start=run_imports)
         self.outside_imports = OutsideImports(self.imports, runtime, on_handed=run_imports)
         self.import_runner = ImportRunner(engine, store, block, runtime, settings, self.imports)
         self.pulls = Pulls(engine, store, runtime, settings)
-        self._run_in_background = run_in_background
         self.usage = Usage(store, runtime)
-
-    def _run_imports(self) -> None:
-        self._run_in_background(self._run_waiting)
 
     def _run_waiting(self) -> None:
         self.import_runner.run_waiting()

@@ -13,7 +13,7 @@ from lakebed.engine.engine import Engine
 from lakebed.engine.model import BranchID, RepositoryID
 from lakebed.lake.entry_metadata import split
 from lakebed.lake.model import etag_of
-from lakebed.lake.object_pages import etags, user_metadata
+from lakebed.lake.object_pages import ColumnPage
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,7 +33,7 @@ class Difference:
     """The user's own metadata."""
 
 
-class DifferencePage(EntryPage[Difference]):
+class DifferencePage(ColumnPage[Difference]):
     """A page of differences: rows with the columns of `DIFF_SCHEMA`.
 
     Column `conflict` tells whether the left side also changed the row; absent, no row conflicts.
@@ -43,13 +43,6 @@ class DifferencePage(EntryPage[Difference]):
 
     def __init__(self, page: EntryPage[DiffEntry]) -> None:
         super().__init__(page.rows, page.folded, has_more=page.has_more, values_of=_differences)
-
-    def etags(self) -> pa.Array:
-        return etags(self.rows)
-
-    def user_metadata(self) -> pa.MapArray | None:
-        """Return the user metadata of each row, or None if no row has any."""
-        return user_metadata(self.rows)
 
 
 def _differences(rows: pa.Table) -> list[Difference]:

@@ -1,5 +1,7 @@
 """Columnar pages of objects, for responses built from whole columns."""
 
+from typing import TypeVar
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -13,8 +15,45 @@ from lakebed.lake.entry_metadata import RESERVED
 from lakebed.lake.model import ObjectStats, derived_etag, location_of
 from lakebed.lake.pins import with_pin
 
+ItemT = TypeVar("ItemT")
 
-class ObjectPage(EntryPage[ObjectStats]):
+
+class ColumnPage(EntryPage[ItemT]):
+    """A page with the columns `identity`, `address`, `checksum` and `metadata` of entries."""
+
+    __slots__ = ()
+
+    def etags(self) -> pa.Array:
+        """Return the ETag of each row; see `etag_of`."""
+        checksums = one_array(self.rows, "checksum")
+        lacks = pc.equal(checksums, "")
+        if not lacks.true_count:
+            return checksums
+        without = self.rows.filter(lacks)
+        pairs = zip(
+            *(without.column(name).to_pylist() for name in ("identity", "address")), strict=True
+        )
+        derived = pa.array([derived_etag(*pair) for pair in pairs], pa.string())
+        return pc.replace_with_mask(checksums, lacks, derived)
+
+    def user_metadata(self) -> pa.MapArray | None:
+        """Return the user metadata of each row, or None if no row has any."""
+        maps = one_array(self.rows, "metadata")
+        offsets = maps.offsets.to_numpy()
+        if offsets[0] == offsets[-1]:
+            return None
+        names, values = (each[offsets[0] : offsets[-1]] for each in (maps.keys, maps.items))
+        is_users = pc.invert(pc.starts_with(names, RESERVED))
+        if is_users.false_count == 0:
+            return maps
+        if is_users.true_count == 0:
+            return None
+        kept = np.concatenate([[0], np.cumsum(is_users.to_numpy(zero_copy_only=False))])
+        ends = pa.array(kept[offsets - offsets[0]], pa.int32())
+        return pa.MapArray.from_arrays(ends, names.filter(is_users), values.filter(is_users))
+
+
+class ObjectPage(ColumnPage[ObjectStats]):
     """A page of objects: rows with the columns of entries."""
 
     __slots__ = ("_repository",)
@@ -49,44 +88,6 @@ class ObjectPage(EntryPage[ObjectStats]):
         pairs = zip(texts.to_pylist(), types.to_pylist(), strict=True)
         found = [str(location_of(namespace, text, AddressType(kind))) for text, kind in pairs]
         return "", pa.array(found, pa.string())
-
-    def etags(self) -> pa.Array:
-        return etags(self.rows)
-
-    def user_metadata(self) -> pa.MapArray | None:
-        """Return the user metadata of each row, or None if no row has any."""
-        return user_metadata(self.rows)
-
-
-def etags(rows: pa.Table) -> pa.Array:
-    """Return the ETags of entries; see `etag_of`."""
-    checksums = one_array(rows, "checksum")
-    lacks = pc.equal(checksums, "")
-    if not lacks.true_count:
-        return checksums
-    without = rows.filter(lacks)
-    pairs = zip(
-        *(without.column(name).to_pylist() for name in ("identity", "address")), strict=True
-    )
-    derived = pa.array([derived_etag(*pair) for pair in pairs], pa.string())
-    return pc.replace_with_mask(checksums, lacks, derived)
-
-
-def user_metadata(rows: pa.Table) -> pa.MapArray | None:
-    """Return the metadata of entries without reserved keys, or None if no row has any."""
-    maps = one_array(rows, "metadata")
-    offsets = maps.offsets.to_numpy()
-    if offsets[0] == offsets[-1]:
-        return None
-    names, values = (each[offsets[0] : offsets[-1]] for each in (maps.keys, maps.items))
-    is_users = pc.invert(pc.starts_with(names, RESERVED))
-    if is_users.false_count == 0:
-        return maps
-    if is_users.true_count == 0:
-        return None
-    kept = np.concatenate([[0], np.cumsum(is_users.to_numpy(zero_copy_only=False))])
-    ends = pa.array(kept[offsets - offsets[0]], pa.int32())
-    return pa.MapArray.from_arrays(ends, names.filter(is_users), values.filter(is_users))
 
 
 def _are_of_one_store(texts: pa.Array) -> bool:

@@ -11,7 +11,10 @@ _POLL_SECONDS: Final = 0.25
 
 
 class Deadline:
-    """The end of a hook's time, or its cancellation; afterwards all methods raise `HookFailed`."""
+    """The end of a hook's time, or its cancellation.
+
+    Afterwards `check`, `left` and `sleep` raise `HookFailed`.
+    """
 
     def __init__(self, runtime: Runtime, until: float, is_cancelled: Callable[[], bool]) -> None:
         self._runtime = runtime

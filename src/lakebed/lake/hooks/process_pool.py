@@ -1,8 +1,8 @@
 """Limit of the child processes of hooks: Lua scripts and commands of one server process.
 
-A script that waits in `create_tag` for the hooks of that tag occupies its process. To prevent
-deadlock, nested hooks do not share the processes of the hooks that wait for them: each nesting
-depth has one process of its own.
+A script waiting in `create_tag` for the tag's hooks occupies its process. To prevent deadlock,
+nested hooks do not share processes with the hooks waiting for them: each nesting depth has a
+process of its own.
 """
 
 import logging

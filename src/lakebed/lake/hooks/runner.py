@@ -34,7 +34,7 @@ _LOGGER: Final = logging.getLogger(__name__)
 
 
 class RunHook(Protocol):
-    """Function that runs one hook; see `lakebed.lake.hooks.kinds.run_hook`."""
+    """Signature of `lakebed.lake.hooks.kinds.run_hook`, without its pool."""
 
     def __call__(
         self,

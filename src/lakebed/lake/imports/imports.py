@@ -43,7 +43,7 @@ _TRIES: Final = 10
 
 @dataclass(frozen=True, slots=True)
 class Skipped:
-    """Objects of one kind that were not imported."""
+    """Skipped objects of the same kind."""
 
     kind: str
     """In the plural, for example "symbolic links"."""

@@ -124,7 +124,8 @@ class ImportRunner:
             self._work(repository, leased, note.name.decode())
 
         leased.keep_alive(work, heartbeat_seconds=HEARTBEAT_SECONDS)
-        self._forget_ended(leased, note)
+        if leased.message.state != pb.IMPORT_STATE_RUNNING:
+            self._forget(note)
 
     def _work(self, repository: Repository, leased: LeasedImport, import_id: str) -> None:
         try:
@@ -160,10 +161,6 @@ class ImportRunner:
         actor = Actor(user=message.username, entry_point=EntryPoint.IMPORT, force=message.force)
         with acting_as(actor):
             ImportRun(self._engine, self._block, self._runtime, repository, leased).run()
-
-    def _forget_ended(self, leased: LeasedImport, note: Record[pb.WaitingImport]) -> None:
-        if leased.message.state != pb.IMPORT_STATE_RUNNING:
-            self._forget(note)
 
 
 def _waits_for_job(message: pb.Import) -> bool:

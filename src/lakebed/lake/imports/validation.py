@@ -24,7 +24,7 @@ _ETAGS: Final = "^[!#-~]{1,256}$"
 
 
 def check_entries(tables: Iterable[pa.Table], sources: Sequence[ImportSource]) -> int:
-    """Check that an import of `sources` makes exactly these entries; return their number.
+    """Check that an import of `sources` makes each of these entries; return their number.
 
     Both arguments are sorted, by key and by destination. Raises `InvalidImport` for an entry that
     the import does not make, and `NothingToImport` for a source without entries.

@@ -122,7 +122,7 @@ class MultipartRecords:
     def decide(
         self, record: UploadRecord, entry: Entry, copied_from: Iterable[str]
     ) -> UploadRecord | None:
-        """Record the entry of an upload; return None if the upload has changed or on doubt.
+        """Record the entry of an upload; return None if that failed, or if the outcome is unknown.
 
         `copied_from` are the addresses of objects from which parts were copied. Raises
         `StoreUnavailable` if the decision was certainly not recorded.

@@ -43,7 +43,7 @@ def run_hook(
     is_cancelled: Callable[[], bool],
     pool: ProcessPool,
 ) -> None:
-    """Run one hook; return if it succeeds.
+    """Run a hook; return if it succeeds.
 
     Args:
         spec: The hook.

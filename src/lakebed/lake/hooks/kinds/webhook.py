@@ -25,7 +25,7 @@ def run(context: HookContext) -> None:
     url = _with_query(properties["url"], query)
     response = send(context, "POST", url, headers=headers, body=to_json(context.payload))
     if not is_success(response.status):
-        hint = " (redirects are not followed)" if _is_redirect(response.status) else ""
+        hint = " (redirects are not followed)" if response.status in range(300, 400) else ""
         raise HookFailed(f"the webhook returned status {response.status}{hint}")
 
 
@@ -34,7 +34,3 @@ def _with_query(url: str, query: list[tuple[str, str]]) -> str:
     if not query:
         return url
     return f"{url}{'&' if '?' in url else '?'}{urlencode(query)}"
-
-
-def _is_redirect(status: int) -> bool:
-    return status in range(300, 400)
