@@ -107,7 +107,7 @@ def test_expiring_commits_say_that_nothing_is_freed_before_the_adoption(
     retention.set_rules(REPOSITORY, RetentionRules(2))
     lake.later(24 * 9)
     assert retention.expire(REPOSITORY, max_share=1.0).marked
-    told = f"no object of lakeFS below {OLD} is freed before `lakebed migrate adopt`"
+    told = f"without freeing the objects of lakeFS below {OLD}: adopt them"
     assert (told in caplog.text) is not adopted
 
 
