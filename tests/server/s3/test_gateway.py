@@ -107,7 +107,7 @@ def test_a_refused_signature_is_logged_without_the_signature(
     reasons = [record.getMessage() for record in ours]
     assert [reason.split(": ")[1] for reason in reasons] == [
         "SignatureDoesNotMatch",
-        "access key AKIAUNKNOWN is not known",
+        "access key AKIAUNKNOWN is unknown",
         "AuthorizationQueryParametersError",
     ]
     for secret in ("wrong-secret", "5" * 64):
