@@ -64,7 +64,7 @@ class Record(Generic[MessageT]):
 
 
 class Records(Generic[MessageT]):
-    """The records of one kind in one partition.
+    """The records of a kind in a partition.
 
     Methods raise what `Store` raises; reads also raise `CorruptRecord` for a damaged record.
     """
