@@ -1,9 +1,10 @@
-"""The store of an older version is refused, and the dump of its refs is restored into a new store.
+"""Stores of other versions: a store of schema 1 is refused, one of the base version is shared.
 
-`older_lakebed.tar.xz` is the server of before rules of retention: its commits do not say when they
-were stored, from which branch they are, or what they took from others. It was made by::
+`older_lakebed.tar.xz` is a server of schema 1, before retention: its commits have no time of
+storing, no branch and no sources. `lakebed-0.2.0.tar.xz` is the base version, from which upgrades
+start. Both were made by::
 
-    git archive <commit> src/lakebed | xz -9e
+    git archive <commit> src/lakebed ':!src/lakebed/server/ui/app/vendor' | xz -9e
 """
 
 import tarfile
@@ -27,6 +28,7 @@ from lakebed.testing.servers.lakebed import (
 pytestmark = pytest.mark.extended
 
 OLDER: Final = Path(__file__).with_name("older_lakebed.tar.xz")
+BASE: Final = Path(__file__).with_name("lakebed-0.2.0.tar.xz")
 PATIENCE_SECONDS: Final = 60
 
 
@@ -142,3 +144,31 @@ def test_the_refs_of_an_older_version_move_by_a_dump(tmp_path: Path) -> None:
 def set_up(server: Server) -> None:
     made = server.ask("POST", "/setup_lakefs", json={"username": "admin"})
     server.api.auth = httpx.BasicAuth(made["access_key_id"], made["secret_access_key"])
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_the_base_version_and_this_one_serve_one_store(tmp_path: Path) -> None:
+    with tarfile.open(BASE) as archive:
+        archive.extractall(tmp_path / "base", filter="data")
+    data = tmp_path / "data"
+    data.mkdir()
+    branches = "/repositories/lake/branches"
+    place = {"name": "lake", "storage_namespace": "local://lake"}
+    with (
+        serving(tmp_path / "a", data, "store", source=tmp_path / "base" / "src") as base,
+        serving(tmp_path / "b", data, "store") as newer,
+    ):
+        set_up(base)
+        newer.api.auth = base.api.auth
+        base.ask("POST", "/repositories", json=place)
+        for one, other, branch in ((base, newer, "one"), (newer, base, "two")):
+            one.ask("POST", branches, json={"name": branch, "source": "main"})
+            other.put(branch, f"{branch}.txt", b"staged by the other version")
+            assert one.content(branch)[f"{branch}.txt"] == "staged by the other version"
+            commit = one.commit(branch, "one")
+            assert other.log(branch)[0] == (commit, "one")
+            other.ask("POST", f"/repositories/lake/refs/{branch}/merge/main", json={})
+            assert one.content("main") == other.content(branch)
+            one.ask("DELETE", f"{branches}/{branch}")
+            assert other.api.get(f"{branches}/{branch}").status_code == 404

@@ -70,7 +70,7 @@ def _import(asked: argparse.Namespace) -> str:
         status = _wait(client, branch, started.id)
     assert status.commit is not None, "completed"
     objects, commit = status.ingested_objects, status.commit.id
-    return f"Imported {objects} object(s) from {asked.source} by commit {commit}"
+    return f"Imported {objects} object(s) from {asked.source} in commit {commit}"
 
 
 def _say(line: str) -> None:

@@ -26,8 +26,8 @@ class NothingFound(IngestError):
 
     def __init__(self, place: str) -> None:
         super().__init__(
-            f"no objects found at {place}: the branch was left unchanged. Check the path, and that"
-            " the executors can list it"
+            f"nothing to import at {place}: check the path, and that the executors can list it;"
+            " the branch is unchanged"
         )
 
 
@@ -39,8 +39,8 @@ class UnsupportedPath(IngestError):
     def __init__(self, address: str) -> None:
         super().__init__(
             f"cannot import the object {address!r}: its path is too long, ends in a slash, or"
-            " contains an empty part, '.', '..' or control characters. Nothing was imported;"
-            " without --strict such objects are skipped"
+            " contains an empty part, '.', '..' or control characters; nothing was imported,"
+            " without --strict it is skipped"
         )
 
 
