@@ -88,7 +88,7 @@ def test_a_command_says_why_something_is_kept(client: Client, server: LakebedSer
     uri = f"lakefs://{client.repository}"
     found = gc("explain", f"{uri}/main/b")
     address = found.partition(" ")[0]
-    assert f"{address} is kept.\n- It is staged on branch main as 'b': retained.\n" == found
+    assert f"{address} is retained:\n- It is staged on branch main as 'b': retained.\n" == found
     assert gc("explain", address) == found
     assert "It is the head of branch main." in gc("explain", f"{uri}/main")
     told = json.loads(gc("explain", f"{uri}/main/a", "--json"))
