@@ -29,7 +29,7 @@ export PATH := $(CURDIR)/$(BIN):$(PATH)
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help install install-fast quickstart serve format lint typecheck typecheck-ui layers check \
+.PHONY: help install install-fast quickstart serve format lint typecheck typecheck-ui layers messages check \
 	tests test-fast test test-all simulate fuzz bench bench-page bench-compare docs docs-reference \
 	docs-console ui-shots ui-vendor dist deploy-lint proto lock clean
 
@@ -64,7 +64,10 @@ typecheck-ui: install
 layers: install
 	lint-imports --no-cache
 
-check: lint typecheck typecheck-ui layers ## format, lint rules, types (mypy, tsc) and layers
+messages:
+	$(PYTHON) .githooks/commit_messages.py
+
+check: lint typecheck typecheck-ui layers messages ## format, lint rules, types (mypy, tsc), layers and commit messages
 
 test-fast: install-fast ## the tests of all day, without Node, Java and PostgreSQL
 	LAKEBED_TEST_FAST=1 HYPOTHESIS_PROFILE=fast pytest -n 2 --dist loadgroup \

@@ -1,0 +1,119 @@
+"""The prose names things: few pointer words, and one form of messages."""
+
+import ast
+import re
+from functools import cache
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from tests.kit.words import (
+    ROOT,
+    SOURCE,
+    Share,
+    comments,
+    docstrings,
+    messages,
+    prose_of_page,
+    python_files,
+    share_of,
+    texts_of_page,
+)
+
+ALL_PERCENT: Final = 4.0
+FILE_PERCENT: Final = 6.0
+FILE_WORDS: Final = 150
+FIRST_LINE_PERCENT: Final = 25.0
+FIRST_LINE_WORDS: Final = 7
+PAGES_PERCENT: Final = 5.0
+MESSAGES_PERCENT: Final = 5.0
+
+PAGES: Final = sorted([*ROOT.glob("*.md"), *ROOT.glob("design/*.md"), *ROOT.glob("docs/*.md")])
+
+
+TREES: Final = cache(lambda path: ast.parse(path.read_text()))
+
+
+def prose(path: Path) -> list[str]:
+    """Return the docstrings and comments of a file."""
+    return [*(text for _, text in docstrings(TREES(path))), *comments(path.read_text())]
+
+
+def test_docstrings_and_comments_name_things() -> None:
+    total = Share()
+    above = {}
+    for path in python_files():
+        texts = prose(path)
+        share = share_of(*texts)
+        if share.words >= FILE_WORDS and share.percent > FILE_PERCENT:
+            above[str(path.relative_to(SOURCE))] = round(share.percent, 1)
+        for text in texts:
+            total.add(text)
+    assert above == {}
+    assert total.percent <= ALL_PERCENT
+
+
+def test_a_first_line_names_its_subject() -> None:
+    found = [
+        f"{path.relative_to(SOURCE)}:{line}: {first}"
+        for path in python_files()
+        for line, text in docstrings(TREES(path))
+        if (first := text.strip().partition("\n")[0])
+        and len(first.split()) >= FIRST_LINE_WORDS
+        and share_of(first).percent >= FIRST_LINE_PERCENT
+    ]
+    assert found == []
+
+
+def test_pages_name_things() -> None:
+    assert share_of(*(prose_of_page(page.read_text()) for page in PAGES)).percent <= PAGES_PERCENT
+
+
+def test_messages_name_things() -> None:
+    texts = [text for path in python_files() for _, text in messages(TREES(path))]
+    assert len(texts) > 500
+    assert share_of(*texts).percent <= MESSAGES_PERCENT
+
+
+def test_texts_of_the_web_ui_name_things() -> None:
+    pages = [
+        path for path in (SOURCE / "server/ui/app").rglob("*.js") if "vendor" not in path.parts
+    ]
+    texts = [text for path in pages for text in texts_of_page(path.read_text())]
+    assert len(texts) > 200
+    assert share_of(*texts).percent <= MESSAGES_PERCENT
+
+
+NAMES: Final = (
+    "Airflow",
+    "Azure",
+    "Azurite",
+    "Cosmos",
+    "Google",
+)
+"""Names of products with which a message may begin."""
+
+
+@pytest.mark.parametrize("package", sorted(path.name for path in SOURCE.iterdir() if path.is_dir()))
+def test_a_message_begins_in_lower_case_and_ends_without_a_full_stop(package: str) -> None:
+    found = [
+        f"{path.relative_to(SOURCE)}:{line}: {text}"
+        for path in python_files(SOURCE / package)
+        for line, text in messages(TREES(path))
+        if (re.match(r"[A-Z][a-z]+\b", text) and not text.startswith(NAMES))
+        or re.search(r"[^.]\.$", text.rstrip())
+        or len(re.findall(r"[.;] [A-Za-z]", text)) > 1
+    ]
+    assert found == []
+
+
+def test_what_is_counted() -> None:
+    tree = ast.parse("""raise KeyError(f"there is nothing at {place}, or it was deleted")""")
+    assert list(messages(tree)) == [(1, "there is nothing at VALUE, or it was deleted")]
+    share = share_of("Return what `those` hold, or None")
+    assert (share.words, share.pointers) == (5, 1)
+    assert list(comments("x = 1  # that one\ny = 2  # noqa: E501\n")) == ["that one"]
+    assert list(texts_of_page('// "not this one"\nhtml`<p>Of <b>all the branches</b></p>`')) == [
+        "all the branches"
+    ]
