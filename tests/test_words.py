@@ -90,6 +90,7 @@ NAMES: Final = (
     "Azure",
     "Azurite",
     "Cosmos",
+    "Galera",
     "Google",
 )
 """Names of products with which a message may begin."""

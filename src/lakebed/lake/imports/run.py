@@ -199,9 +199,9 @@ class ImportRun:
         if len(page.skipped_keys) and self._leased.message.strict:
             first = page.skipped_addresses[0].as_py()
             raise InvalidImport(
-                f"the object {first!r} cannot be imported: its path is too long, ends in a"
-                " slash, or has an empty component, '.', '..' or control characters; nothing was"
-                " imported; without --strict such objects are skipped"
+                f"cannot import the object {first!r}, and nothing was imported: its path is too"
+                " long, ends in a slash, or has an empty component, '.', '..' or control"
+                " characters; use no --strict to skip such objects"
             )
         skipped.add(page)
 

@@ -133,7 +133,7 @@ def check_cookie(environ: WSGIEnvironment) -> None:
     if environ["REQUEST_METHOD"] in _SAFE_METHODS or sender_of(environ) is Sender.OWN_PAGE:
         return
     raise ForeignPage(
-        "a request with the login cookie must come from a page of this server;"
+        "a request with the login cookie must come from a page of this server:"
         f" {_origin_text(environ)}; programs authenticate by the header Authorization"
     )
 
