@@ -139,7 +139,7 @@ def test_one_command_imports_a_folder(
     assert f"Imported 3 object(s) from {source} in commit " in printed
     assert "1 object(s) were skipped" in said
     assert "bell\\x07" in said
-    assert "cannot be imported" in command.error(*asked, "--strict")
+    assert "cannot import" in command.error(*asked, "--strict")
     nothing = command.error("import", "--from", f"{source}/nothing", "--to", target)
     assert "nothing to import" in nothing
     one = command.json("import", "--from", f"{source}/a.txt", "--to", f"{target}one", "--object")
