@@ -113,6 +113,7 @@ def test_the_blocks_of_a_page_do_what_they_show(
     [
         ("README.md", ["['new/one.csv', 'new/two.csv']"]),
         ("docs/clients.md", ["1161", "['Tanganyika', 'Baikal']"]),
+        ("docs/index.md", [""]),
     ],
 )
 def test_the_python_blocks_of_a_page_run(
