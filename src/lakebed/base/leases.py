@@ -29,9 +29,7 @@ from typing import Final, Protocol
 from lakebed.base.runtime import ResultT, Runtime
 
 FORGOTTEN_SECONDS: Final = 3600.0
-"""A lease not renewed for this long, by the wall clock, is free: for processes too short-lived to
-observe the mark.
-"""
+"""Age, by the wall clock, at which a lease is free for processes too short-lived to observe it."""
 
 RENEWALS: Final = 3
 """Renewals per lease duration."""

@@ -31,7 +31,7 @@ class LRU(Generic[KeyT, ValueT]):
         return len(self._held)
 
     def get(self, key: KeyT) -> ValueT | None:
-        """Return a value and make it the most recently used; return None if it is not cached."""
+        """Return a value and make it the most recently used, or return None."""
         with self._lock:
             held = self._held.get(key)
             if held is None:
@@ -54,7 +54,7 @@ class LRU(Generic[KeyT, ValueT]):
                 self._drop(next(iter(self._held)))
 
     def pop(self, key: KeyT) -> ValueT | None:
-        """Remove a value and return it, or None if it is not cached."""
+        """Remove a value and return it, or None if missing."""
         with self._lock:
             return self._drop(key)
 

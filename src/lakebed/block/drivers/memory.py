@@ -1,4 +1,4 @@
-"""A storage in the memory of one process: for tests, for trying things out, for the simulator."""
+"""Storage in the memory of a process, for tests, experiments and the simulator."""
 
 import threading
 from collections.abc import Iterable, Iterator, Sequence
@@ -44,7 +44,7 @@ from lakebed.block.streams import (
     moment,
 )
 
-_Key = tuple[str, str]  # store and path: ordered as addresses are, and cheaper to make
+_Key = tuple[str, str]  # store and path: ordered like addresses, and cheaper to create
 
 
 def open_driver(_settings: MemorySettings, runtime: Runtime) -> BlockStore:
@@ -83,7 +83,7 @@ class _Upload:
 
 
 class MemoryBlockStore(BlockStore):
-    """A sorted map from addresses to bytes, under one lock."""
+    """Sorted map from addresses to bytes, under a lock."""
 
     scheme = "mem"
     shared_between_processes = False

@@ -1,12 +1,12 @@
-"""Latency, errors and bytes of every call to a storage, by operation and driver, for Prometheus.
+"""Latency, errors and bytes of storage calls, by operation and driver, for Prometheus.
 
-- ``lakebed_block_seconds``: how long the storage took for a call, failed calls included. A stream
-  or a listing counts once, when it ends. The time that callers take to send the next chunk, or to
-  ask for the next chunk or page, is left out: a slow client does not look like a slow storage.
-  What is taken of a file (`FileSection`) counts as long as the calls took that sent it.
-- ``lakebed_block_errors_total``: calls that raised, by the kind of the error. A missing object is
-  an answer, not an error. Of `delete_many`, every object that was not deleted counts.
-- ``lakebed_block_bytes_total``: bytes of objects that went ``in`` to the storage and came ``out``.
+- ``lakebed_block_seconds``: time of a call in the storage, including failed calls. A stream or a
+  listing counts once, when it ends. Waiting for the caller to send or request the next chunk or
+  page is excluded: a slow client does not look like a slow storage. For bytes taken from a file
+  (`FileSection`), the time of the calls that sent them counts.
+- ``lakebed_block_errors_total``: failed calls, by kind of error. A missing object is not an error.
+  For `delete_many`, every object not deleted counts.
+- ``lakebed_block_bytes_total``: bytes of objects written (``in``) and read (``out``).
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -66,7 +66,7 @@ _OPERATIONS: Final = (
 
 
 class MeteredBlockStore(BlockStore):
-    """Measures every call to the storage inside."""
+    """Measures every call to the inner storage."""
 
     def __init__(self, inner: BlockStore, driver: str, runtime: Runtime) -> None:
         self.scheme = inner.scheme
@@ -274,7 +274,7 @@ class MeteredBlockStore(BlockStore):
         chunks: Iterable[bytes],
         call: Callable[[Iterable[bytes]], ResultT],
     ) -> ResultT:
-        """Make a call that takes a stream."""
+        """Make a call that reads a stream."""
         incoming = _Incoming(chunks, self._clock)
         begun = self._clock()
         try:
@@ -331,7 +331,7 @@ class MeteredBlockStore(BlockStore):
 
 
 class _Incoming(Iterator[bytes]):
-    """The caller's chunks: how many bytes they have, and how long the storage waited for them."""
+    """The caller's chunks, counting their bytes and the time the storage waited for them."""
 
     def __init__(self, chunks: Iterable[bytes], clock: _Clock) -> None:
         self.size = 0
@@ -350,7 +350,7 @@ class _Incoming(Iterator[bytes]):
 
 
 class _Outgoing(Iterator[bytes]):
-    """The chunks of an object: how many bytes they have, and how long the storage took."""
+    """The chunks of an object, counting their bytes and the time of the storage."""
 
     def __init__(
         self,
@@ -379,7 +379,7 @@ class _Outgoing(Iterator[bytes]):
         return chunk
 
     def close(self) -> None:
-        """Close the stream; it is measured now."""
+        """Close the stream and record its metrics."""
         file = self._stream.file
         if file is not None:
             self._took_seconds += file.took_seconds

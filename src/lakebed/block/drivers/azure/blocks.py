@@ -91,7 +91,7 @@ class BlobUploads:
         """Start time of each active upload."""
 
     def parts(self, upload_id: UploadId) -> list[tuple[AzureBlock, PartInfo]]:
-        """Return the parts of an upload by number; of a part sent again, the newest last."""
+        """Return the parts of an upload by ascending number; repeated parts from old to new."""
         parts = [
             (block, 0 if block.kind is BlockKind.EMPTY_PART else size)
             for block, size in self._blocks

@@ -3,9 +3,10 @@
 Multipart uploads are lists of blocks; see `lakebed.block.drivers.azure.blocks`. Consequences of
 having a single such list per blob:
 
-- Any write of a blob, by whatever call, ends all uploads to its address. - Azure deletes the blocks
-of an aborted upload itself, a week after the last block was sent. - `list_uploads` misses uploads
-to addresses of existing objects, and scans every object of the namespace.
+- Any write of a blob, by whatever call, ends all uploads to its address.
+- Azure deletes the blocks of an aborted upload itself, a week after the last block was sent.
+- `list_uploads` misses uploads to addresses of existing objects, and scans every object of the
+  namespace.
 
 The first and the last do not affect Lakebed, which uses a new address for every upload.
 """
@@ -175,7 +176,7 @@ class AzureBlockStore(CloudBlockStore):
         self._commit(destination, self._runtime.map_parallel(stage, numbers, limit=PARTS_AT_A_TIME))
 
     def _readable_url(self, address: Address) -> tuple[str, str | None]:
-        """Return a URL from which Azure can read an object, and its authorization."""
+        """Return a URL from which Azure can read an object, and an authorization header or None."""
         if self._identity is None:
             return self.presign_get(address, expires_seconds=_COPY_SECONDS), None
         token = self._identity.get_token("https://storage.azure.com/.default").token

@@ -1,4 +1,4 @@
-"""What the exceptions of boto3 mean."""
+"""Mapping of boto3's exceptions."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -26,15 +26,15 @@ _NO_CREDENTIALS: Final = (
 
 
 def answer_of(error: ClientError) -> Answer:
-    """Return what the storage said."""
+    """Return the storage's response in an exception."""
     status = error.response["ResponseMetadata"]["HTTPStatusCode"]
     code = error.response["Error"]["Code"]
-    # Where an answer has no body, boto3 gives the status for the code.
+    # For a response without a body, boto3 reports the status as the code.
     return Answer(status, "" if code.isdecimal() else code)
 
 
 def explain(error: BotoCoreError | ClientError, place: Subject) -> BlockError:
-    """Return the error that an exception of boto3 means for a call about a place."""
+    """Return the block storage error for an exception of boto3."""
     if isinstance(error, ClientError):
         return refusal(answer_of(error), place)
     reason = type(error).__name__
@@ -47,7 +47,7 @@ def explain(error: BotoCoreError | ClientError, place: Subject) -> BlockError:
 
 @contextmanager
 def explained(place: Place) -> Iterator[None]:
-    """Turn what boto3 raises in the block into an error of block storage."""
+    """Convert exceptions of boto3 raised in the block."""
     try:
         yield
     except (BotoCoreError, ClientError) as error:
