@@ -15,10 +15,7 @@ class Between:
     """
 
     start: int
-    """Offset of the first byte."""
-
     end: int
-    """Offset after the last byte."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.start < self.end:
@@ -37,7 +34,6 @@ class FromOffset:
     """
 
     start: int
-    """Offset of the first byte."""
 
     def __post_init__(self) -> None:
         if self.start < 0:

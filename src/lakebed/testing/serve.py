@@ -1,16 +1,16 @@
-"""A server for developers, in one process: ``make serve``.
+"""A development server in one process: ``make serve``.
 
-It keeps everything in a folder, like ``lakebed quickstart``, and runs from the sources as they are.
-When one of them changes, the process is replaced. Log lines of all levels, and the spans of each
-request as a tree with milliseconds, are on the terminal:
+Stores everything in a folder, like ``lakebed quickstart``, and runs from the sources. The process
+restarts when a source changes. Log lines of all levels, and the spans of each request as a tree
+with milliseconds, go to the terminal:
 
     POST uploadObject 201                            3.1
       auth.identify                                  0.2
       catalog.upload                                 2.4
         block.put                                    1.1
 
-``--profile uploadObject`` also shows where the time of each such request went. ``--child`` runs the
-server itself, for a debugger.
+``--profile uploadObject`` also profiles each of these requests. ``--child`` runs the server itself,
+for a debugger.
 """
 
 import argparse
@@ -53,7 +53,7 @@ _LOGGER: Final = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class Span:
-    """A traced call of a request, and the calls inside of it."""
+    """A traced call of a request, with its nested calls."""
 
     name: str
     begun: float = field(default_factory=time.perf_counter)
@@ -61,7 +61,7 @@ class Span:
     inside: list["Span"] = field(default_factory=list)
 
     def lines(self, depth: int = 0) -> Iterator[str]:
-        """Yield a line for this span and for each inside of it."""
+        """Yield a line for this span and each nested span."""
         name = "  " * depth + self.name
         yield f"{name:{_TIMES_COLUMN}}{self.seconds * 1000:8.1f}"
         for span in self.inside:
@@ -73,7 +73,7 @@ _current: ContextVar[Span | None] = ContextVar("span", default=None)
 
 @contextmanager
 def start_span(name: str) -> Iterator[None]:
-    """Record a traced call in the span around it, if any."""
+    """Record a traced call in the enclosing span, if any."""
     around = _current.get()
     if around is None:
         yield
@@ -89,15 +89,15 @@ def start_span(name: str) -> Iterator[None]:
 
 
 class Requests:
-    """Shows the spans of each request, and the profile of requests for one operation."""
+    """Prints the spans of each request, and profiles of the requests for one operation."""
 
     def __init__(self, profiled: str | None = None, output: TextIO = sys.stderr) -> None:
-        """Show them on a stream; None: no operation is profiled."""
+        """Print to `output`; `profiled` names the operation to profile, or None."""
         self._profiled = profiled
         self._output = output
 
     def begin(self, _environ: WSGIEnvironment, record: RequestRecord) -> Callable[[], None]:
-        """Begin a request; it is shown when it ends."""
+        """Begin a request, to be printed when it ends."""
         root, profile = Span(record.method), cProfile.Profile()
         token = _current.set(root)
 
@@ -150,13 +150,13 @@ def run_server(folder: Path, port: int, profiled: str | None) -> None:
 
 
 def newest_change() -> tuple[float, Path]:
-    """Return the time and the file of the newest change of a source."""
+    """Return time and path of the latest change of a source."""
     files = (path for path in SOURCES.rglob("*") if path.suffix in {".py", ".mjs", ".js", ".css"})
     return max((path.stat().st_mtime, path) for path in files)
 
 
 def watch(arguments: list[str]) -> None:
-    """Run the server in a child, and replace the child when a source changes, until Ctrl-C."""
+    """Run the server in a child, restarted when a source changes, until Ctrl-C."""
     command = [sys.executable, "-m", "lakebed.testing.serve", "--child", *arguments]
     while True:
         seen, _ = newest_change()
@@ -177,7 +177,7 @@ def watch(arguments: list[str]) -> None:
 
 
 def main() -> None:
-    """Read the command line and run."""
+    """Parse the command line and run the server."""
     parser = argparse.ArgumentParser(description="A Lakebed server for developers.")
     parser.add_argument("--data-dir", type=Path, default=Path("data"))
     parser.add_argument("--port", type=int, default=8000)

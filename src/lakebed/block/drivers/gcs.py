@@ -102,8 +102,6 @@ class GCSBlockStore(CloudBlockStore):
         except ValueError as error:
             raise InvalidAddress(f"{namespace} cannot be listed: {error}") from error
 
-    # Multipart uploads
-
     def create_upload(self, address: Address) -> UploadId:
         self._refuse_upload(address)
 

@@ -98,8 +98,6 @@ class MemoryBlockStore(BlockStore):
         self._uploads: dict[UploadId, _Upload] = {}
         self._closed = False
 
-    # Objects
-
     def check_address(self, address: Address) -> None:
         self._check(address)
 
@@ -166,8 +164,6 @@ class MemoryBlockStore(BlockStore):
                 for store, path in islice(inside, LIST_BATCH_ROWS)
             ]
 
-    # Small metadata files
-
     def create(self, address: Address, data: bytes) -> ETag:
         self._check(address)
         new = self._new_object(data)
@@ -186,8 +182,6 @@ class MemoryBlockStore(BlockStore):
                 raise PreconditionFailed(address)
             self._objects[_key(address)] = new
         return new.etag
-
-    # Multipart uploads
 
     def create_upload(self, address: Address) -> UploadId:
         self._check(address)

@@ -88,8 +88,6 @@ class MeteredBlockStore(BlockStore):
     def check_address(self, address: Address) -> None:
         self._inner.check_address(address)
 
-    # Objects
-
     @traced("block.put")
     def put(self, address: Address, chunks: Iterable[bytes]) -> PutResult:
         return self._send("put", chunks, partial(self._inner.put, address))
@@ -173,8 +171,6 @@ class MeteredBlockStore(BlockStore):
     def probe(self, namespace: Namespace | None) -> None:
         self._timed("probe", lambda: self._inner.probe(namespace))
 
-    # Small metadata files
-
     @traced("block.create")
     def create(self, address: Address, data: bytes) -> ETag:
         etag = self._timed("create", lambda: self._inner.create(address, data))
@@ -192,8 +188,6 @@ class MeteredBlockStore(BlockStore):
         replaced = self._timed("replace", lambda: self._inner.replace(address, data, etag))
         self._count_in(len(data))
         return replaced
-
-    # Multipart uploads
 
     @traced("block.create_upload")
     def create_upload(self, address: Address) -> UploadId:
@@ -231,8 +225,6 @@ class MeteredBlockStore(BlockStore):
     @traced("block.list_uploads")
     def list_uploads(self, namespace: Namespace) -> Iterator[Upload]:
         return self._iterate("list_uploads", lambda: self._inner.list_uploads(namespace))
-
-    # Presigned requests
 
     @traced("block.presign_get")
     def presign_get(self, address: Address, *, expires_seconds: int) -> str:

@@ -237,8 +237,6 @@ class AzureBlockStore(CloudBlockStore):
                 if isinstance(found, BlobPrefix):
                     yield found.name
 
-    # Multipart uploads
-
     def create_upload(self, address: Address) -> UploadId:
         self._check(address)
         upload_id = self._new_id()

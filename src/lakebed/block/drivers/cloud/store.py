@@ -100,8 +100,6 @@ class CloudBlockStore(BlockStore):
     def check_address(self, address: Address) -> None:
         self._check(address)
 
-    # Objects
-
     def put(self, address: Address, chunks: Iterable[bytes]) -> PutResult:
         client = self._client(address)
         source = MeasuredChunks(chunks, size_max=_STREAM_BYTES_MAX)
@@ -226,8 +224,6 @@ class CloudBlockStore(BlockStore):
     def _pages(self, namespace: Namespace, after: str) -> Iterator[pa.RecordBatch]:
         """Yield the objects of a namespace whose paths sort after `after`; see `list_objects`."""
 
-    # Small metadata files
-
     def create(self, address: Address, data: bytes) -> ETag:
         try:
             return self._put_once(address, data, "create")
@@ -254,8 +250,6 @@ class CloudBlockStore(BlockStore):
         with explained(address, conditional=True):
             return self._etag(obstore.put(client, address.path, data, mode=mode))
 
-    # Multipart uploads
-
     def _head_completed(self, address: Address) -> ObjectInfo:
         """Return information about an object whose upload was just completed.
 
@@ -269,8 +263,6 @@ class CloudBlockStore(BlockStore):
             raise StorageUnavailable(
                 f"the upload of {address} was completed, but it cannot be looked at"
             ) from error
-
-    # Presigned requests
 
     def presign_get(self, address: Address, *, expires_seconds: int) -> str:
         return self._presign("GET", address, expires_seconds)

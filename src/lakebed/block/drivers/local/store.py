@@ -183,8 +183,6 @@ class LocalBlockStore(BlockStore):
     def check_address(self, address: Address) -> None:
         self._place(address)
 
-    # Objects
-
     def put(self, address: Address, chunks: Iterable[bytes]) -> PutResult:
         return self._put(address, chunks, _anything)
 
@@ -355,8 +353,6 @@ class LocalBlockStore(BlockStore):
                 text = path.decode(errors="backslashreplace")
                 yield Stray(f"{namespace.store}/{text}", kind)
 
-    # Small metadata files
-
     def create(self, address: Address, data: bytes) -> ETag:
         place = self._place(address)
         with self._draft(address, data) as draft:
@@ -401,8 +397,6 @@ class LocalBlockStore(BlockStore):
             except ObjectNotFound as error:
                 raise PreconditionFailed(address) from error
         return etag_of(status)
-
-    # Multipart uploads
 
     def create_upload(self, address: Address) -> UploadId:
         self._place(address)

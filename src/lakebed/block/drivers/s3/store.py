@@ -207,8 +207,6 @@ class S3BlockStore(CloudBlockStore):
             if token is None:
                 return
 
-    # Bulk deletes, and deletes of all versions
-
     def delete_many(self, addresses: Sequence[Address]) -> list[DeleteResult]:
         self._check_open()
         results: dict[Address, DeleteResult] = {}
@@ -347,8 +345,6 @@ class S3BlockStore(CloudBlockStore):
             return Locked(address, None)
         until = found.get("ObjectLockRetainUntilDate")
         return None if until is None else Locked(address, until.astimezone(UTC))
-
-    # Multipart uploads
 
     def create_upload(self, address: Address) -> UploadId:
         self._check(address)
