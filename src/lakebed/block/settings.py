@@ -32,11 +32,13 @@ class S3Settings:
     """
 
     region: str = "us-east-1"
+    """Region of the buckets."""
     endpoint: str | None = None
     """Endpoint such as ``http://127.0.0.1:8333``; None for Amazon's."""
     access_key_id: str | None = None
     """Access key id, or None to use the credentials found."""
     secret_access_key: str | None = field(default=None, repr=False)
+    """Secret of the access key."""
     session_token: str | None = field(default=None, repr=False)
     """Session token of temporary keys."""
     path_style: bool | Literal["auto"] = "auto"
@@ -65,6 +67,7 @@ class AzureSettings:
     """A storage account of Azure Blob Storage."""
 
     account: str
+    """Name of the account."""
     account_key: str | None = field(default=None, repr=False)
     """None: credentials are found as by the vendor's tools."""
     endpoint: str | None = None
