@@ -114,7 +114,7 @@ def test_only_a_conditional_call_fails_by_its_condition(
 
 
 class Careless(S3BlockStore):
-    """A storage whose server does not look at conditions."""
+    """A storage whose server ignores conditions."""
 
     def _connect(self, store: StoreName, retries: object) -> Any:
         return MemoryStore()

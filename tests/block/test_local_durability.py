@@ -1,4 +1,4 @@
-"""Local storage: what is on the disk when, and what is left behind there."""
+"""Durability of local storage, and files left on disk."""
 
 import errno
 import os
@@ -32,7 +32,7 @@ from tests.block.local_storage import DATA, drafts, listed, open_files, open_loc
 
 
 def noted_steps(root: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Return a list that grows with each sync, by what is synced, and with each rename."""
+    """Return a list of all syncs and renames."""
     steps: list[str] = []
     real_fsync, real_rename = os.fsync, os.rename
 
@@ -61,7 +61,7 @@ def test_everything_is_on_disk_before_a_write_returns(
         store.put(DATA.address("a/b/2"), [b"data"])
         assert steps == ["draft", "rename", "data/a/b"]
         steps.clear()
-        # Looking for what is not there is no reason to do it all again.
+        # Missing objects do not cause another sync of the folders.
         assert not store.exists(DATA.address("a/b/missing"))
         store.delete(DATA.address("a/b/missing"))
         upload_id = store.create_upload(DATA.address("a/b/2"))
@@ -79,7 +79,7 @@ def test_everything_is_on_disk_before_a_write_returns(
         store.replace(DATA.address("a/b/2"), b"data", store.head(DATA.address("a/b/2")).etag)
         assert steps == ["draft", "rename", "data/a/b"]
         steps.clear()
-        # It did not make these folders, and so cannot know whether their names are on disk.
+        # Another store created these folders, so their names may not be durable.
         other.put(DATA.address("a/b/3"), [b"data"])
         assert steps == ["draft", ".", "data", "data/a", "rename", "data/a/b"]
         steps.clear()
@@ -93,8 +93,8 @@ def test_everything_is_on_disk_before_a_write_returns(
         store.create_by_content([(DATA.address("a/b/4"), b"data")])
         assert steps == ["draft", "rename", "data/a/b"]
         store.delete(DATA.address("a/b/4"))
-        # The folders that it remembers are gone; those that another made in their place are not
-        # known to be on disk.
+        # The cached folders are deleted; their replacements, created by another store, may not be
+        # durable.
         store.delete(DATA.address("a/b/1"))
         store.delete(DATA.address("a/b/2"))
         other.put(DATA.address("a/x"), [b"data"])
@@ -161,7 +161,7 @@ def test_a_folder_that_was_read_from_is_not_known_to_be_on_disk(
 def test_an_object_that_nothing_names_yet_is_moved_before_it_is_synced(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """So that a file system with a journal writes it once; but only where nothing is replaced."""
+    """A journaling file system then writes its journal once; only for new objects."""
     with open_local(root) as store:
         store.put(DATA.address("a/1"), [b"data"])
         steps = noted_steps(root, monkeypatch)
@@ -178,7 +178,7 @@ def test_an_object_that_nothing_names_yet_is_moved_before_it_is_synced(
 def test_an_object_that_nothing_names_yet_and_that_comes_in_one_piece_is_written_in_its_place(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """But only where nothing is replaced."""
+    """Only for new objects."""
     with open_local(root) as store:
         store.put(DATA.address("a/1"), [b"data"])
         steps = noted_steps(root, monkeypatch)
@@ -277,7 +277,7 @@ def test_the_disk_begins_with_a_large_object_before_its_last_byte(
         again = store.put_part(one, upload_id, 2, [chunk] * 2, size=6 * MIB)
         assert begun == []
         store.complete_upload(one, upload_id, [part, again])
-        # The rest of the first part, and the second one.
+        # The rest of the first part, and the second part.
         assert begun == ([(0, 8 * MIB), (8 * MIB, 10 * MIB)] if is_synced else [])
         assert store.read(other) == chunk * 7
         assert store.read(one) == chunk * 6
@@ -287,7 +287,7 @@ def test_the_disk_begins_with_a_large_object_before_its_last_byte(
 def test_a_disk_that_cannot_be_told_to_begin_is_waited_for_in_the_end(
     root: Path, monkeypatch: pytest.MonkeyPatch, is_offered: bool
 ) -> None:
-    """On systems that have no such call, and where it fails: the sync tells what went wrong."""
+    """On systems without the call, and if it fails: the sync reports errors."""
 
     def fail(*_: int) -> int:
         return -1
@@ -368,7 +368,7 @@ def is_open(store: BlockStore, address: Address, upload_id: UploadId) -> bool:
     return True
 
 
-# What is left behind
+# Leftovers
 
 
 def test_a_draft_that_cannot_be_dropped_hides_no_error(store: BlockStore, root: Path) -> None:
@@ -529,7 +529,7 @@ def test_a_damaged_storage_is_reported(store: BlockStore, root: Path) -> None:
 
 def test_an_upload_id_leads_nowhere_else(store: BlockStore, root: Path) -> None:
     address = DATA.address("object")
-    # What an upload looks like on disk, but made of objects.
+    # Looks like an upload on disk, but made of objects.
     store.put(DATA.address("trap/address"), [str(address).encode()])
     (root / "data" / "trap" / "00001").write_bytes(b"data" + md5(b"data").hexdigest().encode())
     for name in ("../../data/trap", str(root / "data" / "trap")):

@@ -1,4 +1,4 @@
-"""Pages of S3's listings: whatever is not told in full is an error, never a shorter listing."""
+"""Pages of S3's listings: an incomplete page is an error, never a shorter listing."""
 
 import pytest
 

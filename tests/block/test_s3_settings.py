@@ -1,4 +1,4 @@
-"""Settings of S3 that are wrong: each is said in a sentence, and none ends in a panic."""
+"""Wrong settings of S3: each is reported in a sentence, and none ends in a panic."""
 
 from collections.abc import Iterator
 from contextlib import closing
@@ -31,7 +31,7 @@ KEYS = S3Settings(access_key_id="id", secret_access_key="secret-word")
 
 
 class Refusing(ThreadingHTTPServer):
-    """A storage that answers each request with one error, or with an empty listing."""
+    """A storage that answers each request with the same error, or with an empty listing."""
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), Answers)
@@ -43,7 +43,7 @@ class Refusing(ThreadingHTTPServer):
         return f"http://127.0.0.1:{self.server_address[1]}"
 
     def handle_error(self, *_: object) -> None:
-        """Clients may go away."""
+        """Ignore disconnected clients."""
 
 
 class Answers(BaseHTTPRequestHandler):
@@ -62,7 +62,7 @@ class Answers(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, *_: object) -> None:
-        """Say nothing."""
+        """Log nothing."""
 
 
 @pytest.fixture
@@ -104,7 +104,7 @@ def test_requests_to_an_address_name_the_bucket_in_the_path(storage: Refusing) -
 
 
 def test_a_panic_of_a_library_is_an_error_with_a_sentence() -> None:
-    """The library panics where a bucket stands before an address in the host."""
+    """The library panics if a bucket name precedes an IP address in the host."""
     settings = replace(KEYS, endpoint="http://127.0.0.1:9", path_style=False)
     address = Address.parse("s3://bucket/path")
     with closing(S3BlockStore(settings, ThreadRuntime())) as block:

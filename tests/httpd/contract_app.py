@@ -1,7 +1,7 @@
-"""A WSGI application that stores objects, for any server: it needs the standard library alone.
+"""A WSGI application that stores objects, using only the standard library, for any server.
 
-An object becomes visible under its name when the server has said that the body is over, and the
-body is as long as announced.
+An object becomes visible when the server has reported the end of the body, and the body has the
+announced length.
 """
 
 import os
@@ -23,7 +23,7 @@ class ObjectStore:
         self._folder = folder
 
     def __call__(self, environ: dict[str, Any], start: Start) -> Iterable[bytes]:
-        """Do as the first part of the path says."""
+        """Dispatch on the first part of the path."""
         action, _, name = environ["PATH_INFO"].strip("/").partition("/")
         headers: list[tuple[str, str]] = []
         status, body = "200 OK", b"ok"

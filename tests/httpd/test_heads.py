@@ -1,4 +1,4 @@
-"""Heads of requests: what they become, and which are refused."""
+"""Request heads: their environments, and refused heads."""
 
 from typing import Any
 
@@ -157,7 +157,7 @@ def test_headers_are_counted_as_they_come() -> None:
     assert caught.value.status == 431
 
 
-# The same headers again
+# Repeated headers
 
 ANY_BYTE = st.binary(min_size=1, max_size=3)
 LINES = st.tuples(

@@ -1,4 +1,4 @@
-"""HTTPS by the server itself, spoken to by the clients of the standard library and of `httpx`."""
+"""HTTPS of the server itself, with clients of the standard library and `httpx`."""
 
 import hashlib
 import logging
@@ -25,7 +25,7 @@ LARGE: Final = os.urandom(1 << 20) * 8
 
 
 def app(environ: WSGIEnvironment, start: StartResponse) -> Iterable[bytes]:
-    """Answer with much, a piece at a time, or with the digest of what came."""
+    """Respond with a long streamed body, or with the digest of the request's body."""
     headers = [("X-Scheme", environ["wsgi.url_scheme"])]
     if environ["PATH_INFO"] == "/large":
         start("200 OK", [*headers, ("Content-Length", str(len(LARGE)))])
@@ -37,7 +37,7 @@ def app(environ: WSGIEnvironment, start: StartResponse) -> Iterable[bytes]:
 
 
 Certificate = tuple[Path, Path]
-"""The files of a certificate and its key."""
+"""Files of a certificate and its key."""
 
 
 @pytest.fixture
