@@ -55,4 +55,4 @@ def test_kinds_are_stable_and_unique() -> None:
 def test_messages_are_plain() -> None:
     with pytest.raises(FileNotFoundError) as caught:
         raise ObjectNotFound("s3://b/x")
-    assert str(caught.value) == "there is no object at s3://b/x"
+    assert str(caught.value) == "no object exists at s3://b/x"

@@ -244,4 +244,4 @@ def test_a_missing_right_on_versions_is_named(*, may_list: bool, right: str) -> 
     with answering(answer) as settings:
         (result,) = opened(settings).delete_versions([Address.parse("s3://bucket/lake/a")])
     assert isinstance(result.error, Forbidden)
-    assert str(result.error).endswith(f"they need {right}")
+    assert str(result.error).endswith(f"required: {right}")

@@ -61,5 +61,5 @@ def test_keys_are_decoded_only_if_they_were_encoded() -> None:
     ],
 )
 def test_what_is_no_page_is_refused(document: bytes) -> None:
-    with pytest.raises(StorageUnavailable, match="s3://bucket/folder/ came broken"):
+    with pytest.raises(StorageUnavailable, match="invalid listing of s3://bucket/folder/"):
         parse_page(document, NAMESPACE)

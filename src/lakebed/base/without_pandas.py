@@ -15,7 +15,7 @@ class _NoPandas(MetaPathFinder):
     def find_spec(self, fullname: str, *_: object) -> None:
         """Raise ModuleNotFoundError for pandas."""
         if fullname == "pandas":
-            raise ModuleNotFoundError("a server does without pandas", name=fullname)
+            raise ModuleNotFoundError("pandas is blocked in server processes", name=fullname)
 
 
 def do_without_pandas() -> None:

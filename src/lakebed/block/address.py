@@ -144,7 +144,7 @@ class Namespace:
             InvalidAddress: The address is not in this namespace.
         """
         if address not in self:
-            raise InvalidAddress(f"{address} does not lie in {self}")
+            raise InvalidAddress(f"{address} is not in {self}")
         return address.path[len(self.prefix) :]
 
     def folder(self, relative: str) -> "Namespace":
@@ -204,12 +204,12 @@ def check_path(path: str) -> None:
     if not path:
         raise InvalidAddress("a path must not be empty")
     if "\x00" in path:
-        raise InvalidAddress(f"the path {path!r} has a NUL in it")
+        raise InvalidAddress(f"the path {path!r} contains a NUL")
     try:
         path.encode()
     except UnicodeEncodeError as error:
         raise InvalidAddress(
-            f"the path {path!r} cannot be written as UTF-8: {error.reason}"
+            f"the path {path!r} cannot be encoded as UTF-8: {error.reason}"
         ) from None
 
 

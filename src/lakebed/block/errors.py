@@ -45,7 +45,7 @@ class ObjectNotFound(BlockError, FileNotFoundError):
     kind = "object_not_found"
 
     def __init__(self, address: object) -> None:
-        super().__init__(f"there is no object at {address}")
+        super().__init__(f"no object exists at {address}")
 
 
 class UploadNotFound(BlockError, LookupError):
@@ -54,7 +54,7 @@ class UploadNotFound(BlockError, LookupError):
     kind = "upload_not_found"
 
     def __init__(self, address: object, upload_id: str) -> None:
-        super().__init__(f"there is no multipart upload '{upload_id}' of {address}")
+        super().__init__(f"no multipart upload '{upload_id}' of {address} exists")
 
 
 class AlreadyExists(BlockError, FileExistsError):
@@ -63,7 +63,7 @@ class AlreadyExists(BlockError, FileExistsError):
     kind = "already_exists"
 
     def __init__(self, address: object) -> None:
-        super().__init__(f"there is an object at {address} already")
+        super().__init__(f"an object already exists at {address}")
 
 
 class PreconditionFailed(BlockError):
@@ -72,7 +72,7 @@ class PreconditionFailed(BlockError):
     kind = "precondition_failed"
 
     def __init__(self, address: object) -> None:
-        super().__init__(f"the object at {address} was replaced or deleted since it was read")
+        super().__init__(f"the object at {address} was changed or deleted since it was read")
 
 
 class Forbidden(BlockError, PermissionError):
@@ -102,7 +102,7 @@ class StorageFull(StorageUnavailable):
     """The storage is full; nothing was written. Free space, then try again."""
 
     kind = "storage_full"
-    public_message = "the storage has no room left"
+    public_message = "the storage is full"
 
 
 class InvalidArgument(BlockError, ValueError):

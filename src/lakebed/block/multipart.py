@@ -14,7 +14,7 @@ def check_part_number(number: int) -> None:
         InvalidArgument: The number is not in 1 to `PART_NUMBER_MAX`.
     """
     if not 1 <= number <= PART_NUMBER_MAX:
-        raise InvalidArgument(f"parts are numbered from 1 to {PART_NUMBER_MAX}, not {number}")
+        raise InvalidArgument(f"the part number must be 1 to {PART_NUMBER_MAX}, not {number}")
 
 
 def check_order(named: Sequence[Part]) -> None:
@@ -24,10 +24,10 @@ def check_order(named: Sequence[Part]) -> None:
         InvalidPart: The numbers do not ascend, or no part is given.
     """
     if not named:
-        raise InvalidPart("an upload is completed with at least one part")
+        raise InvalidPart("completing an upload needs at least one part")
     for before, after in pairwise(named):
         if before.number >= after.number:
-            raise InvalidPart(f"part {after.number} is named after part {before.number}")
+            raise InvalidPart(f"part {after.number} is listed after part {before.number}")
 
 
 def check_parts(named: Sequence[Part], stored: Mapping[int, PartInfo]) -> None:

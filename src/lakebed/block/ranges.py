@@ -19,7 +19,7 @@ class Between:
 
     def __post_init__(self) -> None:
         if not 0 <= self.start < self.end:
-            raise InvalidArgument(f"there are no bytes from {self.start} up to {self.end}")
+            raise InvalidArgument(f"the byte range {self.start} to {self.end} is empty or negative")
 
     def __str__(self) -> str:
         return f"bytes {self.start} to {self.end - 1}"

@@ -48,7 +48,7 @@ def open_block(settings: BlockSettings, *, runtime: Runtime | None = None) -> Bl
     """
     if type(settings) not in _DRIVERS:
         raise InvalidArgument(
-            f"cannot open a storage by {type(settings).__name__}: use the settings of a driver"
+            f"cannot open a storage with {type(settings).__name__}: use the settings of a driver"
         )
     module, extra = _DRIVERS[type(settings)]
     try:

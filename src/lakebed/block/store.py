@@ -266,7 +266,7 @@ class BlockStore(ABC):
             AlreadyExists: An object exists; it was not changed.
             NotSupported: The storage has no such call.
         """
-        raise NotSupported(f"{self.scheme} storage cannot write a stream only if absent: {address}")
+        raise NotSupported(f"{self.scheme} storage cannot write a stream conditionally: {address}")
 
     @abstractmethod
     def get(
@@ -419,7 +419,7 @@ class BlockStore(ABC):
         if start_after is None:
             return namespace.prefix
         if start_after.store != namespace.store:
-            raise InvalidAddress(f"{start_after} lies in another store than {namespace}")
+            raise InvalidAddress(f"{start_after} is not in the store of {namespace}")
         # The prefix itself sorts before all paths in the namespace, and is not one of them.
         return max(namespace.prefix, start_after.path)
 
@@ -544,8 +544,8 @@ class BlockStore(ABC):
             InvalidArgument: The time is not positive, or longer than the storage allows.
         """
         raise NotSupported(
-            f"{self.scheme} storage cannot sign requests: {address} cannot be opened to others for"
-            f" {expires_seconds} seconds"
+            f"{self.scheme} storage cannot presign requests for {address},"
+            f" valid for {expires_seconds} seconds"
         )
 
     def presign_put(self, address: Address, *, expires_seconds: int) -> str:
@@ -559,8 +559,8 @@ class BlockStore(ABC):
             InvalidArgument: The time is not positive, or longer than the storage allows.
         """
         raise NotSupported(
-            f"{self.scheme} storage cannot sign requests: {address} cannot be opened to others for"
-            f" {expires_seconds} seconds"
+            f"{self.scheme} storage cannot presign requests for {address},"
+            f" valid for {expires_seconds} seconds"
         )
 
     def presign_part(
@@ -577,8 +577,8 @@ class BlockStore(ABC):
                 the storage allows.
         """
         raise NotSupported(
-            f"{self.scheme} storage cannot sign requests for parts: part {number} of upload"
-            f" {upload_id} of {address} cannot be opened to others for {expires_seconds} seconds"
+            f"{self.scheme} storage cannot presign requests for part {number} of upload"
+            f" {upload_id} of {address}, valid for {expires_seconds} seconds"
         )
 
     @abstractmethod

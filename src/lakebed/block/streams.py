@@ -87,7 +87,7 @@ def _exactly(size: int, chunks: Iterable[bytes]) -> Iterator[bytes]:
     for chunk in chunks:
         left -= len(chunk)
         if left < 0:
-            raise InvalidArgument(f"the stream holds more than the {size} bytes announced")
+            raise InvalidArgument(f"the stream has more than the {size} bytes announced")
         yield chunk
     if left:
         raise InvalidArgument(f"the stream ended {left} bytes before the {size} bytes announced")

@@ -92,7 +92,7 @@ class RequestBody:
             received = self._channel.receive(size)
         except StallError:
             raise BodyCutError(
-                f"nothing more of the body came for {self._channel.stall_seconds:g} seconds"
+                f"the body stalled for {self._channel.stall_seconds:g} seconds"
             ) from None
         except OSError:
             received = b""
@@ -166,7 +166,7 @@ class ChunkedBody(RequestBody):
 
     def _begin_chunk(self) -> None:
         if self._is_behind_chunk and self._take_line(0):
-            raise FramingError("a chunk of the body is longer than its size says")
+            raise FramingError("a chunk of the body is longer than its size")
         self._is_behind_chunk = True
         self._left = _parse_size(self._take_line(_SIZE_LINE_MAX))
         if not self._left:
@@ -184,7 +184,7 @@ class ChunkedBody(RequestBody):
             more = self._receive(_RECEIVE_BYTES)
             self.buffer, self._at = self.buffer[self._at :] + more, 0
         if not 0 <= end - self._at <= length_max:
-            raise FramingError("the body is not in chunks, as its Transfer-Encoding says")
+            raise FramingError("the body violates the chunked coding of its Transfer-Encoding")
         line, self._at = self.buffer[self._at : end], end + len(_CRLF)
         if b"\r" in line or b"\n" in line:
             # Some proxies accept this as a line end, and would see different chunks.
@@ -198,5 +198,5 @@ class ChunkedBody(RequestBody):
 def _parse_size(line: bytes) -> int:
     digits = line.partition(b";")[0].rstrip(b" \t")
     if not 0 < len(digits) <= _SIZE_DIGITS_MAX or not _HEX_DIGITS.issuperset(digits):
-        raise FramingError(f"a chunk of the body has no size: {line[:40]!r}")
+        raise FramingError(f"a chunk of the body has no valid size: {line[:40]!r}")
     return int(digits, 16)

@@ -198,7 +198,7 @@ class ClientConnection:
                 return self.socket.recv(size)
             except BlockingIOError:
                 if not self._wait(select.POLLIN):
-                    reason = "cut off a client that stopped in a body"
+                    reason = "client cut: upload stalled"
                     self._report(ClientCut.STALLED_UPLOAD, reason, self.peer)
                     raise StallError from None
 
@@ -316,9 +316,9 @@ class ClientConnection:
         except (OSError, ValueError):  # broken or closed
             return 0
 
-    def cut(self, reason: str = "takes nothing of a response") -> None:
+    def cut(self, reason: str = "download stalled") -> None:
         """Report a client that accepts too little, and prepare to close the connection."""
-        self._report(ClientCut.STALLED_DOWNLOAD, f"cut off a client that {reason}", self.peer)
+        self._report(ClientCut.STALLED_DOWNLOAD, f"client cut: {reason}", self.peer)
         self.reset_at_close()
 
     def reset_at_close(self) -> None:
@@ -337,7 +337,7 @@ class ClientConnection:
             # Only time spent waiting for the client counts, as for request bodies.
             self._patience += max(0, taken) / self._rate_min - (time.monotonic() - begun)
             if self._patience < 0:
-                self.cut(f"takes less than {self._rate_min:g} bytes a second of a response")
+                self.cut(f"download slower than {self._rate_min:g} bytes/s")
                 raise StallError from None
             self._patience = min(self._patience, self._patience_max)
 

@@ -111,7 +111,7 @@ class HeadReader:
         del self._parser
         version = parser.get_http_version()
         if version not in _VERSIONS:
-            _refuse(f"this server speaks HTTP/1.1, not HTTP/{version}")
+            _refuse(f"HTTP/{version} is not supported: use HTTP/1.1")
         is_old = version == "1.0"
         method = parser.get_method().decode("ascii")
         line = f"{method} {self._url.decode('latin-1')} HTTP/{version}"
@@ -121,7 +121,7 @@ class HeadReader:
         environ["SERVER_PROTOCOL"] = _VERSIONS[version]
         self._read_target()
         if not is_old and "HTTP_HOST" not in environ:
-            _refuse("the request has no header Host")
+            _refuse("the request has no Host header")
         wants: str = environ.get("HTTP_CONNECTION", "").lower()
         return Head(
             environ,
@@ -139,8 +139,8 @@ class HeadReader:
             return int(environ.get("CONTENT_LENGTH", "0"))
         if coding.lower() != "chunked" or is_old or "CONTENT_LENGTH" in environ:
             _refuse(
-                f"a body in the coding {coding[:40]!r} is not taken: send a Content-Length, or"
-                " chunked alone, by HTTP/1.1"
+                f"a body with Transfer-Encoding {coding[:40]!r} is not supported: send a"
+                " Content-Length, or chunked alone over HTTP/1.1"
             )
         return None
 
@@ -170,7 +170,7 @@ class HeadReader:
             if is_line
             else HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE
         )
-        raise BadHeadError(status, f"the head of a request has {self._bytes_max} bytes at most")
+        raise BadHeadError(status, f"the head of the request exceeds {self._bytes_max} bytes")
 
     def _parse(self, data: bytes) -> None:
         try:
@@ -181,9 +181,9 @@ class HeadReader:
         except HttpParserError as error:
             if isinstance(error.__context__, BadHeadError):
                 raise error.__context__ from None
-            _refuse(f"this is not a request of HTTP: {error}")
+            _refuse(f"not an HTTP request: {error}")
         if self._begun > 1:
-            _refuse("the head of the request has two ends")
+            _refuse("the head of the request has an ambiguous end")
 
     # Callbacks of the parser
 
@@ -203,7 +203,7 @@ class HeadReader:
             # Checked at once: a header takes many times the memory of its bytes.
             raise BadHeadError(
                 HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE,
-                f"a request has {HEADERS_MAX} headers at most",
+                f"the request has more than {HEADERS_MAX} headers",
             )
         if key not in self._names:
             self._names[key] = name
@@ -217,16 +217,16 @@ class HeadReader:
 
     def on_body(self, _body: bytes) -> None:
         """Refuse a body: the parser was given none."""
-        _refuse("the head of the request has two ends")
+        _refuse("the head of the request has an ambiguous end")
 
     def _repeat(self, key: str, name: bytes, text: str) -> None:
         """Append the value of a repeated header."""
         self._repeats += 1
         if self._names[key].lower() != name.lower():
             # `X_Y` would be read as `X-Y`, which a proxy may have set.
-            _refuse(f"the headers {self._names[key]!r} and {name!r} cannot be told apart")
+            _refuse(f"the headers {self._names[key]!r} and {name!r} have the same name in WSGI")
         if key in _ONLY_ONCE:
-            _refuse(f"the request has more than one header {name.decode('latin-1')}")
+            _refuse(f"the request repeats the header {name.decode('latin-1')}")
         separator = "; " if key == "HTTP_COOKIE" else ","
         self._environ[key] = f"{self._environ[key]}{separator}{text}"
 
@@ -244,7 +244,7 @@ def _key_of(name: bytes) -> str:
     key = _BARE.get(key, key)
     if key in _ONLY_ONCE and b"_" in name:
         # A proxy that does not know such a name would see a different request.
-        _refuse(f"the header {name!r} is written with a hyphen")
+        _refuse(f"the header {name!r} has an underscore: use a hyphen")
     if len(_keys) < _NAMES_MAX:  # clients can invent names without end
         _keys[name] = key
     return key

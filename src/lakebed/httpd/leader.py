@@ -102,7 +102,7 @@ class LeaderPool(Generic[WorkT]):
                 self._start_thread()
             except RuntimeError as error:
                 if not self._lacks_threads:
-                    _LOGGER.warning("there are %d threads and no more: %s", self._count, error)
+                    _LOGGER.warning("cannot start more than %d threads: %s", self._count, error)
                 self._lacks_threads = True
             else:
                 self._is_vacant = self._lacks_threads = False
@@ -127,7 +127,7 @@ class LeaderPool(Generic[WorkT]):
                         self._working_on = self._begun
                     self._work(found)
                 except BaseException:  # a dead thread would leave the pool without a leader
-                    _LOGGER.exception("a thread failed, and goes on")
+                    _LOGGER.exception("a thread failed and continues")
                 if self._leader == me:
                     self._working_on = 0
             if not self._sleep():

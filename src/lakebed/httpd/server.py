@@ -75,7 +75,7 @@ _EVENTS: Final = {
 _LIVE_SELECTORS: Final = ("EpollSelector", "KqueueSelector")
 """Selectors that notice sockets registered by another thread during a poll."""
 
-_FAILED: Final = BadHeadError(HTTPStatus.INTERNAL_SERVER_ERROR, "internal error; the log says more")
+_FAILED: Final = BadHeadError(HTTPStatus.INTERNAL_SERVER_ERROR, "internal error; see the log")
 _LOGGER: Final = logging.getLogger(__name__)
 
 
@@ -293,7 +293,7 @@ class WSGIServer:
                 self._checks_from = time.monotonic() + PAUSE_SECONDS
             self._listen(wanted=not leads)
         except (OSError, MemoryError) as error:
-            _LOGGER.warning("cannot take a connection: %s", error)
+            _LOGGER.warning("cannot accept a connection: %s", error)
             self._listen(wanted=False)  # the other processes may have room
             self._make_room()
 
@@ -312,7 +312,7 @@ class WSGIServer:
     def _take_in(self, connected: socket.socket, address: tuple[Any, ...]) -> None:
         host, port = address[:2]
         if len(self._connections) >= self._limits.connections and not self._make_room():
-            self._report(ClientCut.OVERLOADED, "there are too many connections", host)
+            self._report(ClientCut.OVERLOADED, "too many connections", host)
             connected.close()
             return
         connected.setblocking(False)
@@ -447,8 +447,7 @@ class WSGIServer:
                 self._close(each)
                 self._report(
                     ClientCut.OVERLOADED,
-                    "cut off a client: too much is kept for those that do not take their answers"
-                    " or do not end their requests",
+                    "client cut: too much memory for unread responses and incomplete requests",
                     each.peer,
                 )
 
@@ -568,7 +567,7 @@ def _encode(
     try:
         return response.encode(length=length, keeps_alive=connection.keeps_alive)
     except ValueError:
-        _LOGGER.exception("the application gave a response that cannot be sent")
+        _LOGGER.exception("the application returned an invalid response")
         return None
 
 

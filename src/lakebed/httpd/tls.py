@@ -82,10 +82,10 @@ class TLSContext:
             if times != self._times:
                 self._times = times
                 self._context = self._read()
-                _LOGGER.info("the certificate %s was read again", self._files[0])
+                _LOGGER.info("reloaded the certificate %s", self._files[0])
         except OSError as error:
             # Perhaps only one file is replaced so far: the times will change again.
-            _LOGGER.warning("the certificate %s cannot be renewed: %s", self._files[0], error)
+            _LOGGER.warning("cannot reload the certificate %s: %s", self._files[0], error)
 
     def _read(self) -> ssl.SSLContext:
         # A new context: a half-replaced context would fail every handshake.

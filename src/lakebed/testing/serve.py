@@ -141,10 +141,8 @@ def run_server(folder: Path, port: int, profiled: str | None) -> None:
     ).start()
     for each in (signal.SIGINT, signal.SIGTERM):
         signal.signal(each, server.stop)
-    keys = prepared.access_key_id if prepared else "known since the first start"
-    _LOGGER.info(
-        "ready at http://127.0.0.1:%d, everything is in %s, key id: %s", port, folder, keys
-    )
+    keys = prepared.access_key_id if prepared else "printed at the first start"
+    _LOGGER.info("ready at http://127.0.0.1:%d; data in %s; access key id: %s", port, folder, keys)
     server.run()
     services.close()
 
@@ -167,7 +165,7 @@ def watch(arguments: list[str]) -> None:
         except KeyboardInterrupt:
             child.wait(_STOP_SECONDS)
             return
-        sys.stderr.write(f"{change[1].relative_to(SOURCES)} changed: starting again\n")
+        sys.stderr.write(f"{change[1].relative_to(SOURCES)} changed: restarting\n")
         child.terminate()
         try:
             child.wait(_STOP_SECONDS)
@@ -178,11 +176,15 @@ def watch(arguments: list[str]) -> None:
 
 def main() -> None:
     """Parse the command line and run the server."""
-    parser = argparse.ArgumentParser(description="A Lakebed server for developers.")
+    parser = argparse.ArgumentParser(description="Run a Lakebed development server.")
     parser.add_argument("--data-dir", type=Path, default=Path("data"))
     parser.add_argument("--port", type=int, default=8000)
-    parser.add_argument("--profile", metavar="OPERATION", help="for example uploadObject")
-    parser.add_argument("--child", action="store_true", help="no restart on changes")
+    parser.add_argument(
+        "--profile", metavar="OPERATION", help="Operation to profile, for example uploadObject"
+    )
+    parser.add_argument(
+        "--child", action="store_true", help="Run the server itself, without restarts"
+    )
     given = parser.parse_args()
     if given.child:
         run_server(given.data_dir.absolute(), given.port, given.profile)

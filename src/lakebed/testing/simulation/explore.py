@@ -46,7 +46,7 @@ def load(name: str) -> dict[str, Scenario]:
     module, _, only = name.partition(":")
     scenarios: dict[str, Scenario] = import_module(module).SCENARIOS
     if only and only not in scenarios:
-        raise SystemExit(f"{module} has no scenario {only}; it has {', '.join(scenarios)}")
+        raise SystemExit(f"{module} has no scenario {only}; available: {', '.join(scenarios)}")
     chosen = {only: scenarios[only]} if only else scenarios
     return {f"{module}:{key}": scenario for key, scenario in chosen.items()}
 
@@ -103,11 +103,11 @@ def replay(name: str, seed: int) -> int:
 def main(arguments: list[str] | None = None) -> int:
     """Run the command line; return 1 if a scenario failed."""
     parser = argparse.ArgumentParser(prog="python -m lakebed.testing.simulation.explore")
-    parser.add_argument("scenarios", nargs="+", help="modules, or module:scenario")
-    parser.add_argument("--seeds", type=int, default=10_000, help="how many runs, of all together")
-    parser.add_argument("--first", type=int, default=0, help="the first seed of each scenario")
-    parser.add_argument("--seed", type=int, help="replay this one, with its trace")
-    parser.add_argument("--processes", type=int, help="how many at a time; one for each core")
+    parser.add_argument("scenarios", nargs="+", help="Modules, or module:scenario")
+    parser.add_argument("--seeds", type=int, default=10_000, help="Total number of runs")
+    parser.add_argument("--first", type=int, default=0, help="First seed of each scenario")
+    parser.add_argument("--seed", type=int, help="Replay this seed and print its trace")
+    parser.add_argument("--processes", type=int, help="Parallel processes (default: one per core)")
     chosen = parser.parse_args(arguments)
     # Do not print the warnings caused by injected faults.
     logging.getLogger("lakebed").addHandler(logging.NullHandler())

@@ -106,7 +106,7 @@ class Scheduler:
                 action()
             stuck = sorted(task.actor.name for task in self._tasks if task.actor.alive)
             if stuck:
-                raise SimulationStuckError(f"tasks wait for ever: {', '.join(stuck)}")
+                raise SimulationStuckError(f"tasks wait forever: {', '.join(stuck)}")
         finally:
             self._unwind()
 

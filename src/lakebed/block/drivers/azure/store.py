@@ -152,7 +152,7 @@ class AzureBlockStore(CloudBlockStore):
             source_match_condition=MatchConditions.IfNotModified,
         )
         if copy["copy_status"] != "success":
-            raise StorageUnavailable(f"the copy of {info.address} to {destination} did not end")
+            raise StorageUnavailable(f"the copy of {info.address} to {destination} did not finish")
 
     def _copy_in_blocks(
         self, info: ObjectInfo, destination: Address, url: str, authorization: str | None
@@ -212,7 +212,7 @@ class AzureBlockStore(CloudBlockStore):
             with explained(address):
                 committed = self._blob(address).commit_block_list(named)
         except InvalidPart as error:
-            raise StorageUnavailable(f"{address} was written by another meanwhile") from error
+            raise StorageUnavailable(f"{address} was written concurrently") from error
         return ETag(str(committed["etag"]).strip('"'))
 
     def _pages(self, namespace: Namespace, after: str) -> Iterator[pa.RecordBatch]:
@@ -375,7 +375,7 @@ class AzureBlockStore(CloudBlockStore):
     def _check(self, place: Place) -> None:
         super()._check(place)
         if place.parts.host != self._host:
-            raise InvalidAddress(f"{place} lies in another account than {self._host}")
+            raise InvalidAddress(f"{place} is not in the account {self._host}")
         if isinstance(place, Address) and (
             "\\" in place.path or any(part.endswith(".") for part in place.path.split("/"))
         ):

@@ -127,10 +127,12 @@ def body(result: "GetResult", address: Address) -> Generator[bytes]:
             for chunk in result.stream(min_chunk_size=CHUNK_BYTES):
                 left -= len(chunk)
                 if left < 0:
-                    problem = f"reading {address} gave more bytes than were announced"
+                    problem = f"reading {address} returned more bytes than announced"
                     raise StorageUnavailable(problem)
                 yield chunk
     except (BaseError, OSError) as error:
-        raise StorageUnavailable(f"reading {address} broke off, {left} bytes short") from error
+        raise StorageUnavailable(
+            f"reading {address} broke off {left} bytes before the end"
+        ) from error
     if left:
-        raise StorageUnavailable(f"reading {address} ended {left} bytes short")
+        raise StorageUnavailable(f"reading {address} ended {left} bytes early")

@@ -544,7 +544,7 @@ class LocalBlockStore(BlockStore):
         refuse_link(status, place.name)
         if stat.S_ISDIR(status.st_mode) and self._tree.clear((*place.folder, place.name)):
             return None  # empty folders left by deleted objects
-        raise InvalidAddress(f"{place.address} is a folder with other objects in it, or not a file")
+        raise InvalidAddress(f"{place.address} is a folder with objects, or not a regular file")
 
 
 def _holds(folder: OpenFolder, name: bytes, data: bytes) -> bool:
@@ -580,6 +580,6 @@ def _chunks(address: Address, file: FileSection) -> Iterator[bytes]:
         with explained(address):
             chunk = os.pread(file.descriptor, min(CHUNK_BYTES, end - start), start)
         if not chunk:
-            raise StorageUnavailable(f"{address}: the file ended {end - start} bytes too early")
+            raise StorageUnavailable(f"{address}: the file ended {end - start} bytes early")
         yield chunk
         start += len(chunk)

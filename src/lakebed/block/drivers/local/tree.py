@@ -89,18 +89,18 @@ def _names(root: bytes, place: Address | Namespace, path: str) -> Names:
     for name in names:
         if name in {b"", b".", b".."}:
             raise InvalidAddress(
-                f"local storage cannot spell {place}:"
-                " no component of its path may be empty, '.' or '..'"
+                f"local storage cannot represent {place}:"
+                " a component of its path is empty, '.' or '..'"
             )
         if len(name) > _NAME_BYTES_MAX:
             raise InvalidAddress(
-                f"local storage cannot spell {place}: a component of its path has {len(name)}"
-                f" bytes, and a file's name has at most {_NAME_BYTES_MAX}"
+                f"local storage cannot represent {place}: a component of its path has {len(name)}"
+                f" bytes, more than the limit of {_NAME_BYTES_MAX} for a file name"
             )
     if len(root) + sum(map(len, names)) + len(names) > _PATH_BYTES_MAX:
         raise InvalidAddress(
-            f"local storage cannot spell {place}: below the root its path is longer than the"
-            f" {_PATH_BYTES_MAX} bytes that a path may have"
+            f"local storage cannot represent {place}: its path is longer than the limit of"
+            f" {_PATH_BYTES_MAX} bytes"
         )
     return names
 
@@ -202,12 +202,12 @@ class Tree:
                     folder = self._make(place.folder, *above)
                 return action(folder, place.name)
             except NotADirectoryError as error:
-                raise InvalidAddress(f"{place.address} lies below another object") from error
+                raise InvalidAddress(f"{place.address} is below another object") from error
             except OSError as error:
                 if not _is_missing(error):
                     raise
                 self._forget(place.folder)
-        raise StorageUnavailable(f"{place.address}: others remove its folder again and again")
+        raise StorageUnavailable(f"{place.address}: other clients keep deleting its folder")
 
     def enter(self, names: Names) -> OpenFolder:
         """Open an existing folder.

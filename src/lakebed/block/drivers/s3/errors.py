@@ -39,10 +39,10 @@ def explain(error: BotoCoreError | ClientError, place: Subject) -> BlockError:
         return refusal(answer_of(error), place)
     reason = type(error).__name__
     if isinstance(error, _NO_CREDENTIALS):
-        return Forbidden(f"there are no credentials to reach {place} with: {reason}")
+        return Forbidden(f"no credentials for {place}: {reason}")
     if isinstance(error, ParamValidationError):
         return InvalidArgument(f"the request for {place} cannot be sent: {reason}")
-    return StorageUnavailable(f"no answer to a request for {place}: {reason}")
+    return StorageUnavailable(f"no response to a request for {place}: {reason}")
 
 
 @contextmanager

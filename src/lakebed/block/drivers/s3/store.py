@@ -107,7 +107,7 @@ class S3BlockStore(CloudBlockStore):
     def __init__(self, settings: S3Settings, runtime: Runtime) -> None:
         super().__init__(runtime)
         if (settings.access_key_id is None) != (settings.secret_access_key is None):
-            raise InvalidArgument("an access key needs both its id and its secret")
+            raise InvalidArgument("an access key needs both an id and a secret")
         check_endpoint(settings.endpoint)
         self._settings = settings
         self._session = _session(settings)
@@ -159,7 +159,9 @@ class S3BlockStore(CloudBlockStore):
         except ObjectNotFound as error:
             if info.size > _COPY_BYTES_MAX:
                 # A retried completion after a lost reply does not find the upload.
-                raise StorageUnavailable(f"{destination} may have been copied") from error
+                raise StorageUnavailable(
+                    f"the copy to {destination} may have been completed"
+                ) from error
             raise ObjectNotFound(source) from error
 
     def _copy_content(self, info: ObjectInfo, destination: Address) -> None:
@@ -286,7 +288,7 @@ class S3BlockStore(CloudBlockStore):
             raise
         except BlockError as error:
             return replace(done, error=error)
-        again = f"{address} was written again and again while it was deleted"
+        again = f"{address} was written repeatedly while being deleted"
         return replace(done, error=StorageUnavailable(again))
 
     def _delete_some_versions(
@@ -485,7 +487,7 @@ class S3BlockStore(CloudBlockStore):
             credentials = self._session.get_credentials()
         # obstore turns a session without credentials into a ValueError.
         if credentials is None:
-            raise Forbidden(f"there are no credentials to reach {bucket} with")
+            raise Forbidden(f"no credentials for {bucket}")
         config: S3Config = {
             "region": self._settings.region,
             "virtual_hosted_style_request": not self._settings.uses_path_style,
@@ -549,9 +551,7 @@ def _session(settings: S3Settings) -> boto3.Session:
             region_name=settings.region,
         )
     except BotoCoreError as error:
-        raise InvalidArgument(
-            f"the settings of S3 in the environment are wrong: {error}"
-        ) from error
+        raise InvalidArgument(f"invalid S3 settings in the environment: {error}") from error
 
 
 def _error_of(code: str, address: Address) -> BlockError | None:
@@ -565,7 +565,7 @@ def _error_of(code: str, address: Address) -> BlockError | None:
 
 def _lacking(right: str, address: Address, part: str, error: Forbidden) -> Forbidden:
     """Return the error for a missing permission on a bucket or, with `part`, its objects."""
-    return Forbidden(f"{error}: they need {right} on arn:aws:s3:::{address.parts.bucket}{part}")
+    return Forbidden(f"{error}; required: {right} on arn:aws:s3:::{address.parts.bucket}{part}")
 
 
 @contextmanager

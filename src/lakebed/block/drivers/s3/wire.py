@@ -144,7 +144,7 @@ class SignedRequests:
             )
         except HTTPError as error:
             reason = type(error).__name__
-            raise StorageUnavailable(f"no answer to a request for {place}: {reason}") from None
+            raise StorageUnavailable(f"no response to a request for {place}: {reason}") from None
         if response.status >= HTTPStatus.MULTIPLE_CHOICES:
             raise refusal(Answer(response.status, _error_code(response.data)), place)
         return response
@@ -171,14 +171,14 @@ def parse_page(document: bytes, namespace: Namespace) -> ListingPage:
     try:
         return _page(_xml(document), namespace)
     except (ET.ParseError, ValueError, OverflowError) as error:
-        raise StorageUnavailable(f"the listing of {namespace} came broken: {error}") from error
+        raise StorageUnavailable(f"invalid listing of {namespace}: {error}") from error
 
 
 def _page(root: ET.Element, namespace: Namespace) -> ListingPage:
     schema, brace, name = root.tag.rpartition("}")
     schema += brace
     if name != "ListBucketResult":
-        raise ValueError("it is not a ListBucketResult")
+        raise ValueError("not a ListBucketResult")
     encoded = root.findtext(f"{schema}EncodingType") == "url"
     entries = root.findall(f"{schema}Contents")
     keys = [_text(entry, f"{schema}Key") for entry in entries]
@@ -204,11 +204,11 @@ def _page(root: ET.Element, namespace: Namespace) -> ListingPage:
         case "false":
             return ListingPage(rows, None, folders)
         case _:
-            raise ValueError("it does not say whether there is more")
+            raise ValueError("IsTruncated is neither true nor false")
 
 
 def _text(element: ET.Element, tag: str) -> str:
     text = element.findtext(tag)
     if not text:
-        raise ValueError(f"it lacks {tag}")
+        raise ValueError(f"missing element {tag}")
     return text
