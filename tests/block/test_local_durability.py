@@ -167,11 +167,11 @@ def test_an_object_that_nothing_names_yet_is_moved_before_it_is_synced(
     with open_local(root) as store:
         store.put(DATA.address("a/1"), [b"data"])
         steps = noted_steps(root, monkeypatch)
-        store.put_unnamed(DATA.address("a/2"), [b"da", b"ta"])
+        store.put_unreferenced(DATA.address("a/2"), [b"da", b"ta"])
         assert steps == ["rename", "data/a/2", "data/a"]
         assert store.read(DATA.address("a/2")) == b"data"
         steps.clear()
-        store.put_unnamed(DATA.address("a/2"), [b"ot", b"her"])
+        store.put_unreferenced(DATA.address("a/2"), [b"ot", b"her"])
         assert steps == ["draft", "rename", "data/a"]
         assert store.read(DATA.address("a/2")) == b"other"
     assert not drafts(root)
@@ -184,15 +184,15 @@ def test_an_object_that_nothing_names_yet_and_that_comes_in_one_piece_is_written
     with open_local(root) as store:
         store.put(DATA.address("a/1"), [b"data"])
         steps = noted_steps(root, monkeypatch)
-        written = store.put_unnamed(DATA.address("a/2"), [b"data"])
+        written = store.put_unreferenced(DATA.address("a/2"), [b"data"])
         assert steps == ["data/a/2", "data/a"]
         with store.get(DATA.address("a/2"), etag=written.etag) as stream:
             assert b"".join(stream) == b"data"
         steps.clear()
-        store.put_unnamed(DATA.address("a/2"), [b"other"])
+        store.put_unreferenced(DATA.address("a/2"), [b"other"])
         assert steps == ["draft", "rename", "data/a"]
         assert store.read(DATA.address("a/2")) == b"other"
-        store.put_unnamed(DATA.address("a/3"), [])
+        store.put_unreferenced(DATA.address("a/3"), [])
         assert store.read(DATA.address("a/3")) == b""
 
 
@@ -209,11 +209,11 @@ def test_an_object_that_cannot_be_written_in_its_place_leaves_nothing_there(
     with open_local(root) as store:
         store.put(DATA.address("a/1"), [b"data"])
         with pytest.raises(ZeroDivisionError):
-            store.put_unnamed(DATA.address("a/2"), cut())
+            store.put_unreferenced(DATA.address("a/2"), cut())
         assert listed(store) == ["a/1"]
         monkeypatch.setattr(os, "write", write)
         with pytest.raises(StorageFull):
-            store.put_unnamed(DATA.address("a/2"), [b"data"])
+            store.put_unreferenced(DATA.address("a/2"), [b"data"])
         assert listed(store) == ["a/1"]
     assert not drafts(root)
 
@@ -221,7 +221,7 @@ def test_an_object_that_cannot_be_written_in_its_place_leaves_nothing_there(
 def test_an_object_that_nothing_names_yet_needs_no_lock(root: Path) -> None:
     locks = root / ".lakebed" / "locks"
     with open_local(root) as store:
-        store.put_unnamed(DATA.address("a/1"), [b"data"])
+        store.put_unreferenced(DATA.address("a/1"), [b"data"])
         assert not list(locks.iterdir())
         store.put(DATA.address("a/1"), [b"other"])
         assert list(locks.iterdir())
@@ -238,7 +238,7 @@ def test_without_sync_nothing_waits_for_the_disk(
             write()
             assert store.read(address) == b"data"
             store.delete(address)
-        store.put_unnamed(DATA.address("a/c"), [b"data"])
+        store.put_unreferenced(DATA.address("a/c"), [b"data"])
         store.replace(address, b"new", store.create(address, b"old"))
         assert store.read(address) == b"new"
     assert synced == []
@@ -266,7 +266,7 @@ def test_the_disk_begins_with_a_large_object_before_its_last_byte(
     chunk = os.urandom(3 * MIB)
     one, other = DATA.address("one"), DATA.address("other")
     with open_block(LocalSettings(root, sync=is_synced)) as store:
-        store.put_unnamed(one, [chunk] * 7)
+        store.put_unreferenced(one, [chunk] * 7)
         assert begun == ([(0, 9 * MIB), (9 * MIB, 9 * MIB)] if is_synced else [])
         begun.clear()
         store.copy(one, other)
@@ -320,7 +320,7 @@ def test_what_was_done_is_never_called_refused(
         calls: list[tuple[Callable[[], object], Callable[[], object]]] = [
             (lambda: store.replace(one, b"replaced", etag), lambda: store.read(one) == b"replaced"),
             (lambda: store.put(one, [b"new"]), lambda: store.read(one) == b"new"),
-            (lambda: store.put_unnamed(third, [b"x"]), lambda: store.read(third) == b"x"),
+            (lambda: store.put_unreferenced(third, [b"x"]), lambda: store.read(third) == b"x"),
             (lambda: store.create(other, b"created"), lambda: store.read(other) == b"created"),
             (lambda: store.copy(one, other), lambda: store.read(other) == b"new"),
             (

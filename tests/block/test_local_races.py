@@ -7,7 +7,6 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from pathlib import Path
 from shutil import rmtree
 from types import NoneType
-from typing import Any
 
 import pytest
 
@@ -62,10 +61,10 @@ def test_a_reader_enters_a_folder_once_and_finds_the_one_that_took_its_place(
     entered: list[object] = []
     real_open = os.open
 
-    def open_(path: bytes, flags: int, *args: Any, **kwargs: Any) -> int:
+    def open_(path: bytes, flags: int, mode: int = 0o777, *, dir_fd: int | None = None) -> int:
         if flags & os.O_DIRECTORY:
             entered.append(path)
-        return real_open(path, flags, *args, **kwargs)
+        return real_open(path, flags, mode, dir_fd=dir_fd)
 
     with open_local(root) as reader, open_local(root) as writer:
         for number in (1, 2):

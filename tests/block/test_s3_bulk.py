@@ -36,8 +36,8 @@ def counted_deletes(store: S3BlockStore) -> Iterator[list[str]]:
     """Delete operations of the vendor's library."""
     sent: list[str] = []
 
-    def note(**event: Any) -> None:
-        sent.append(event["event_name"])
+    def note(event_name: str, **_: object) -> None:
+        sent.append(event_name)
 
     events = store._sdk.meta.events
     events.register("before-send.s3.DeleteObjects", note)

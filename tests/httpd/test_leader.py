@@ -21,7 +21,7 @@ class Bench:
         self.done: list[tuple[int, int]] = []
         """Thread and piece of work, in order of completion."""
         self.beats = 0
-        self.pool = LeaderPool(self._queue.get, self._do, threads_max=most, beat=self._beat)
+        self.pool = LeaderPool(self._queue.get, self._do, threads_max=most, heartbeat=self._beat)
         self.gates: list[threading.Event] = []
 
     def add(self, work: Work) -> int:

@@ -50,7 +50,7 @@ def server(request: pytest.FixtureRequest) -> Iterator[WSGIServer]:
 def take_in(server: WSGIServer) -> tuple[ClientConnection, socket.socket]:
     ours, theirs = socket.socketpair()
     theirs.settimeout(PATIENCE_SECONDS)
-    server._take_in(ours, PEER)
+    server._add_connection(ours, *PEER)
     return next(reversed(server._waiting)), theirs
 
 
@@ -101,7 +101,7 @@ def test_a_new_connection_with_the_handle_of_a_closed_one_is_not_lost(
         server._close(old)
         ours, theirs = socket.socketpair()
         assert ours.fileno() == old.handle
-        server._take_in(ours, PEER)
+        server._add_connection(ours, *PEER)
         theirs.sendall(GET)
         new.append(theirs)
 
@@ -344,7 +344,7 @@ def test_a_server_that_stops_answers_the_connections_in_the_queue(
 
 def test_the_thread_that_waits_for_requests_shows_that_it_does(server: WSGIServer) -> None:
     beats: list[float] = []
-    server._beat = lambda: beats.append(time.monotonic())
+    server._heartbeat = lambda: beats.append(time.monotonic())
     for number in (1, 2, 3):
         assert server._find_event() is None
         assert len(beats) == number
@@ -357,7 +357,7 @@ def test_idle_connections_whose_requests_have_come_do_not_make_room(
     _, asks = take_in(server)
     _, idle = take_in(server)
     asks.sendall(GET)
-    assert server._make_room() == 1
+    assert server._close_idlest() == 1
     with closing(asks), closing(idle):
         assert answer_to(server, asks, b"").endswith(b"ok")
         assert idle.recv(1) == b""
@@ -366,7 +366,7 @@ def test_idle_connections_whose_requests_have_come_do_not_make_room(
 def test_what_is_kept_for_slow_clients_is_bounded_and_the_greediest_go_first(
     server: WSGIServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "HELD_BYTES_MAX", 40_000)
+    monkeypatch.setattr(module, "BUFFERED_BYTES_MAX", 40_000)
     modest, first = take_in(server)
     greedy = [take_in(server) for _ in range(3)]
     head = GET[:-2] + b"X: " + b"x" * 15_000

@@ -157,7 +157,7 @@ class Namespace:
         slash = "" if relative.endswith("/") else "/"
         return Namespace(self.store, self.prefix + relative + slash)
 
-    def is_near(self, other: "Namespace") -> bool:
+    def overlaps(self, other: "Namespace") -> bool:
         """Return whether two namespaces are equal or one contains the other."""
         mine, others = str(self), str(other)
         return mine.startswith(others) or others.startswith(mine)

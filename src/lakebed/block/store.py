@@ -244,7 +244,7 @@ class BlockStore(ABC):
                 accept 78 GiB; larger objects need multipart uploads.
         """
 
-    def put_unnamed(self, address: Address, chunks: Iterable[bytes]) -> PutResult:
+    def put_unreferenced(self, address: Address, chunks: Iterable[bytes]) -> PutResult:
         """Write an object like `put`, to an address not referenced before this returns.
 
         The address is never written again. May be cheaper than `put`: if the process or the machine

@@ -1,7 +1,6 @@
 """Helpers of drivers: measuring streams, and building the batches of a listing."""
 
 from collections.abc import Iterable, Iterator
-from datetime import UTC, datetime, timedelta
 from hashlib import md5
 from typing import Final, NamedTuple, Protocol
 
@@ -15,8 +14,6 @@ CHUNK_BYTES: Final = 1 << 20
 
 LIST_BATCH_ROWS: Final = 4096
 """Maximum number of rows in a batch of a listing."""
-
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class MD5(Protocol):
@@ -41,7 +38,7 @@ class HashedChunks(Iterable[bytes]):
         return iter(self._chunks)
 
 
-def _leave(_data: bytes, /) -> None:
+def _no_update(_data: bytes, /) -> None:
     """Skip the hashing, which the producer does."""
 
 
@@ -66,7 +63,7 @@ class Meter:
         """Yield the chunks unchanged."""
         update = self._md5.update
         if isinstance(chunks, HashedChunks):
-            self._md5, update = chunks.md5, _leave
+            self._md5, update = chunks.md5, _no_update
         for chunk in chunks:
             self.size += len(chunk)
             update(chunk)
@@ -110,8 +107,3 @@ def list_batch(rows: list[ListedObject]) -> pa.RecordBatch:
         pa.array(column, field.type) for column, field in zip(columns, LIST_SCHEMA, strict=True)
     ]
     return pa.record_batch(arrays, schema=LIST_SCHEMA)
-
-
-def moment(microseconds: int) -> datetime:
-    """Return microseconds since 1970 as a datetime, exactly."""
-    return _EPOCH + timedelta(microseconds=microseconds)

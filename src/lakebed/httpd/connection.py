@@ -15,7 +15,8 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from enum import IntEnum, StrEnum, auto
 from ipaddress import ip_address
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
+from wsgiref.types import WSGIEnvironment
 
 from lakebed.httpd.bodies import StallError
 from lakebed.httpd.heads import HeadReader
@@ -112,7 +113,7 @@ class ClientConnection:
     def __init__(
         self,
         connected: socket.socket,
-        environ: dict[str, Any],
+        environ: WSGIEnvironment,
         limits: HTTPLimits,
         *,
         report: Report,
@@ -149,7 +150,7 @@ class ClientConnection:
         """Deadline of the head being read."""
         self.dropped = 0
         """Bytes dropped while lingering."""
-        self._untaken = 0
+        self._unacked = 0
 
     @property
     def peer(self) -> str:
@@ -158,14 +159,15 @@ class ClientConnection:
         return peer
 
     @property
-    def bytes_held(self) -> int:
+    def buffered_bytes(self) -> int:
         """Memory used by the connection: unsent response, unread requests."""
-        answer: Any = self.unsent.obj
+        response = self.unsent.obj
+        assert isinstance(response, bytes)
         head = 0 if self.reader is None else self.reader.size
-        return head + len(self.buffer) + (len(answer) if self.unsent else 0)
+        return head + len(self.buffer) + len(response)
 
     @property
-    def has_something(self) -> bool:
+    def has_input(self) -> bool:
         """Whether received bytes are waiting in the socket."""
         try:
             return bool(self.socket.recv(1, socket.MSG_PEEK))
@@ -296,20 +298,20 @@ class ClientConnection:
                 return
             file.take(sent, time.monotonic() - begun)
 
-    def note_untaken(self) -> None:
-        """Record the number of unacknowledged bytes, for `has_taken_some`."""
-        self._untaken = self.count_untaken()
+    def note_unacked(self) -> None:
+        """Record the number of unacknowledged bytes, for `has_acked_some`."""
+        self._unacked = self.count_unacked()
 
-    def has_taken_some(self) -> bool:
-        """Return whether the client has acknowledged bytes since `note_untaken`.
+    def has_acked_some(self) -> bool:
+        """Return whether the client has acknowledged bytes since `note_unacked`.
 
         The selector reports room only when much is free; the kernel's count is exact.
         """
-        before = self._untaken
-        self.note_untaken()
-        return self._untaken < before
+        before = self._unacked
+        self.note_unacked()
+        return self._unacked < before
 
-    def count_untaken(self) -> int:
+    def count_unacked(self) -> int:
         """Return the number of unacknowledged bytes."""
         try:
             return int.from_bytes(fcntl.ioctl(self.socket, termios.TIOCOUTQ, bytes(4)), "little")
@@ -327,9 +329,9 @@ class ClientConnection:
             self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_AT_CLOSE)
 
     def _wait_for_room(self) -> None:
-        untaken, begun = self.count_untaken(), time.monotonic()
+        unacked, begun = self.count_unacked(), time.monotonic()
         has_room = self._wait(select.POLLOUT)
-        taken = untaken - self.count_untaken()
+        taken = unacked - self.count_unacked()
         if not has_room and taken <= 0:
             self.cut()
             raise StallError from None

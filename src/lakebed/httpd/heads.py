@@ -7,8 +7,9 @@ to two requests. The body's framing is decided here, from the headers alone.
 
 from dataclasses import dataclass
 from http import HTTPStatus
-from typing import Any, Final, NoReturn
+from typing import Final, NoReturn
 from urllib.parse import unquote_to_bytes
+from wsgiref.types import WSGIEnvironment
 
 from httptools import HttpParserError, HttpParserUpgrade, HttpRequestParser
 
@@ -39,7 +40,7 @@ class BadHeadError(Exception):
 class Head:
     """Head of a request."""
 
-    environ: dict[str, Any]
+    environ: WSGIEnvironment
     """WSGI environment except ``wsgi.input``."""
     method: str
     length: int | None
@@ -55,7 +56,7 @@ class Head:
 class HeadReader:
     """Reads the head of a request."""
 
-    def __init__(self, environ: dict[str, Any], bytes_max: int) -> None:
+    def __init__(self, environ: WSGIEnvironment, bytes_max: int) -> None:
         """Begin a head.
 
         Args:

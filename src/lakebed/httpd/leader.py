@@ -35,7 +35,7 @@ class LeaderPool(Generic[WorkT]):
         work: Callable[[WorkT], None],
         *,
         threads_max: int,
-        beat: Callable[[], object] = lambda: None,
+        heartbeat: Callable[[], object] = lambda: None,
         begin_thread: Callable[[Callable[[], None]], object] = lambda _release: None,
     ) -> None:
         """Prepare the pool; `start` starts the first thread.
@@ -44,14 +44,14 @@ class LeaderPool(Generic[WorkT]):
             find: Waits for a piece of work and returns it.
             work: Does a piece of work; exceptions are logged.
             threads_max: Maximum number of threads.
-            beat: Heartbeat, called several times a second while all threads are busy and no other
-                can be started: no thread calls `find` then, but the process does not hang.
+            heartbeat: Called several times a second while all threads are busy and no other can be
+                started: no thread calls `find` then, but the process does not hang.
             begin_thread: Called in each new thread with `release`.
         """
         self._find = find
         self._work = work
         self._threads_max = threads_max
-        self._beat = beat
+        self._heartbeat = heartbeat
         self._begin_thread = begin_thread
         self._lock = threading.Lock()
         self._leader = 0
@@ -152,7 +152,7 @@ class LeaderPool(Generic[WorkT]):
         return False
 
     def _watch(self) -> None:
-        """Replace a leader busy for long; call `beat` while no thread is the leader."""
+        """Replace a leader busy for long; call `heartbeat` while no thread is the leader."""
         pause, seen, begun = LONG_SECONDS, 0, 0
         while True:
             time.sleep(pause)
@@ -165,7 +165,7 @@ class LeaderPool(Generic[WorkT]):
                 with self._lock:
                     if self._is_vacant:
                         self._promote()  # the system may be able to start a thread by now
-                        self._beat()
+                        self._heartbeat()
             is_busy = self._begun != begun
             pause = LONG_SECONDS if is_busy else min(2 * pause, _PAUSE_SECONDS_MAX)
             seen, begun = working_on, self._begun

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable
 from operator import itemgetter
-from typing import Any, Final
+from typing import Final
 from wsgiref.handlers import format_date_time
 
 from lakebed.httpd.heads import BadHeadError
@@ -29,7 +29,7 @@ class ResponseHead:
         """Whether bytes may follow the head; known once the response has started."""
 
     def start(
-        self, status: str, headers: Headers, _exc_info: Any = None, /
+        self, status: str, headers: Headers, _exc_info: object = None, /
     ) -> Callable[[bytes], object]:
         """Set status and headers: WSGI's ``start_response``."""
         self._status = status

@@ -23,7 +23,7 @@ from collections.abc import Callable, MutableSequence
 from contextlib import suppress
 from http import HTTPStatus
 from itertools import islice
-from typing import Any, Final
+from typing import Final
 from wsgiref.types import WSGIApplication
 
 from lakebed.httpd.bodies import BodyOfLength, ChunkedBody, RequestBody, StallError
@@ -47,10 +47,10 @@ LINGER_SECONDS: Final = 5.0
 """Time for a client to stop sending when its request was answered early."""
 LINGER_BYTES: Final = 64 << 20
 """Bytes that such a client may still send."""
-HELD_BYTES_MAX: Final = 256 << 20
+BUFFERED_BYTES_MAX: Final = 256 << 20
 """Memory for unsent responses and incomplete heads."""
 _LARGE_BYTES: Final = 1 << 20
-_ROOM: Final = 64
+_CLOSED_AT_ONCE: Final = 64
 """Idle connections closed at once when the limit is reached."""
 PAUSE_SECONDS: Final = 0.001
 """Time for which a process with more connections leaves new ones to others."""
@@ -59,8 +59,8 @@ _LEAD_MAX: Final = 1
 _LEAST_MISSED: Final = (frozenset({Stage.IDLE}), frozenset({Stage.HEAD, Stage.LINGERING}))
 _CHECKS_A_STALL: Final = 8
 CHECK_SECONDS: Final = 1.0
-"""Interval in which the leader accepts without an event and calls `beat`, and maximum interval of
-deadline checks."""
+"""Interval in which the leader calls `heartbeat` and accepts without an event, and maximum interval
+of deadline checks."""
 _DROP_BYTES: Final = 1 << 18
 _WAKES_BYTES: Final = 1 << 12
 
@@ -96,7 +96,7 @@ class WSGIServer:
         server_name: str | None = None,
         number: int = 0,
         counts: MutableSequence[int] | None = None,
-        beat: Callable[[], object] = lambda: None,
+        heartbeat: Callable[[], object] = lambda: None,
         report: Report = _ignore,
         begin_thread: Callable[[Callable[[], None]], object] = lambda _release: None,
         selector: Callable[[], selectors.BaseSelector] = selectors.DefaultSelector,
@@ -111,8 +111,8 @@ class WSGIServer:
             server_name: ``SERVER_NAME`` of WSGI, if not the address of the listening socket.
             number: Number of this process among the processes that share the listening socket.
             counts: Number of connections of each of these processes, in shared memory.
-            beat: Called at least about once in `CHECK_SECONDS` by the polling thread, or by the
-                watcher if all threads are busy.
+            heartbeat: Called about once in `CHECK_SECONDS` or more often by the polling thread,
+                or by the watcher if all threads are busy.
             report: Called for each client that is cut.
             begin_thread: Called in each serving thread with a function to call before waiting:
                 another thread then becomes the leader.
@@ -126,7 +126,7 @@ class WSGIServer:
         self._tls = tls
         self._listener = listener
         self._report = report
-        self._beat = beat
+        self._heartbeat = heartbeat
         self._selector = selector()
         self._wakes: tuple[socket.socket, ...] = ()
         """Socket pair to interrupt a poll, if the selector does not notice new sockets."""
@@ -153,7 +153,7 @@ class WSGIServer:
             self._find_event,
             self._handle,
             threads_max=self._limits.threads,
-            beat=beat,
+            heartbeat=heartbeat,
             begin_thread=begin_thread,
         )
         self._stops, self._tells_to_stop = socket.socketpair()
@@ -184,7 +184,7 @@ class WSGIServer:
         self._is_closed = True
         self._listener.close()
         for connection in list(self._waiting):
-            if connection.stage is Stage.IDLE and not connection.has_something:
+            if connection.stage is Stage.IDLE and not connection.has_input:
                 self._take_and_close(connection)
 
     def _has_work(self) -> bool:
@@ -210,7 +210,7 @@ class WSGIServer:
             now = time.monotonic()
             if now >= self._checks_from:
                 self._checks_from = now + CHECK_SECONDS
-                self._beat()
+                self._heartbeat()
                 self._found.append(None)
                 return
             try:
@@ -295,7 +295,7 @@ class WSGIServer:
         except (OSError, MemoryError) as error:
             _LOGGER.warning("cannot accept a connection: %s", error)
             self._listen(wanted=False)  # the other processes may have room
-            self._make_room()
+            self._close_idlest()
 
     def _accept_next(self) -> bool:
         """Accept the next queued connection; return whether the queue had one."""
@@ -306,12 +306,11 @@ class WSGIServer:
         except ConnectionError:  # the client disconnected
             return True
         with suppress(ConnectionError):
-            self._take_in(connected, address)
+            self._add_connection(connected, *address[:2])
         return True
 
-    def _take_in(self, connected: socket.socket, address: tuple[Any, ...]) -> None:
-        host, port = address[:2]
-        if len(self._connections) >= self._limits.connections and not self._make_room():
+    def _add_connection(self, connected: socket.socket, host: str, port: int) -> None:
+        if len(self._connections) >= self._limits.connections and not self._close_idlest():
             self._report(ClientCut.OVERLOADED, "too many connections", host)
             connected.close()
             return
@@ -342,12 +341,12 @@ class WSGIServer:
             self._close(connection)
             raise
 
-    def _make_room(self) -> int:
+    def _close_idlest(self) -> int:
         """Close the longest idle connections, or else the slowest; return their number."""
         for stages in _LEAST_MISSED:
             waiting = [each for each in list(self._waiting) if each.stage in stages]
-            silent = (each for each in waiting if not each.has_something)
-            if closed := sum(map(self._take_and_close, islice(silent, _ROOM))):
+            silent = (each for each in waiting if not each.has_input)
+            if closed := sum(map(self._take_and_close, islice(silent, _CLOSED_AT_ONCE))):
                 return closed
         return 0
 
@@ -362,7 +361,7 @@ class WSGIServer:
             if connection.events != events:
                 self._register(connection, events)
             self._waiting[connection] = None
-        if self._is_stopping and stage is Stage.IDLE and not connection.has_something:
+        if self._is_stopping and stage is Stage.IDLE and not connection.has_input:
             self._take_and_close(connection)
 
     def _take_and_close(self, connection: ClientConnection) -> bool:
@@ -419,10 +418,10 @@ class WSGIServer:
     def _end_wait(self, connection: ClientConnection) -> None:
         """Close a connection past its deadline, unless its client accepts a response."""
         is_sending = connection.stage in {Stage.SENDING, Stage.READY}
-        if is_sending and connection.has_taken_some():
+        if is_sending and connection.has_acked_some():
             self._wait_at(connection, connection.stage, self._limits.stall_seconds)
             return
-        if connection.stage is not Stage.LINGERING and connection.count_untaken():
+        if connection.stage is not Stage.LINGERING and connection.count_unacked():
             connection.cut()
         self._close(connection)
 
@@ -433,14 +432,14 @@ class WSGIServer:
         others.
         """
         waiting = list(self._waiting)
-        over = sum(each.bytes_held for each in waiting) - HELD_BYTES_MAX
+        over = sum(each.buffered_bytes for each in waiting) - BUFFERED_BYTES_MAX
         if over <= 0:
             return
-        held: Counter[str] = Counter()
+        used: Counter[str] = Counter()
         for each in waiting:
-            held[each.peer] += each.bytes_held
-        for each in sorted(waiting, key=lambda each: -held[each.peer]):
-            size = each.bytes_held
+            used[each.peer] += each.buffered_bytes
+        for each in sorted(waiting, key=lambda each: -used[each.peer]):
+            size = each.buffered_bytes
             if over > 0 and size and self._take(each):
                 over -= size
                 each.reset_at_close()
@@ -522,15 +521,15 @@ class WSGIServer:
     def _send_rest(self, connection: ClientConnection) -> None:
         """Send the rest of a finished response; then wait for the next request."""
         if not connection.send_now():
-            connection.note_untaken()
-            is_large = connection.bytes_held > _LARGE_BYTES
+            connection.note_unacked()
+            is_large = connection.buffered_bytes > _LARGE_BYTES
             self._wait_at(connection, Stage.SENDING, self._limits.stall_seconds)
             if is_large:  # many large responses could precede the next check
                 self._bound_memory()
         elif not connection.keeps_alive:
             self._end(connection)
         elif connection.buffer:
-            connection.note_untaken()
+            connection.note_unacked()
             self._wait_at(connection, Stage.READY, self._limits.stall_seconds)
         else:
             self._wait_at(connection, Stage.IDLE, IDLE_SECONDS)

@@ -45,7 +45,7 @@ from lakebed.server.processes.preflight import open_port
 from lakebed.server.processes.worker import http_limits
 
 SOURCES: Final = Path(lakebed.__file__).parent
-_LOOK_SECONDS: Final = 0.5
+_POLL_SECONDS: Final = 0.5
 _STOP_SECONDS: Final = 5.0
 _TIMES_COLUMN: Final = 60
 _LOGGER: Final = logging.getLogger(__name__)
@@ -74,12 +74,12 @@ _current: ContextVar[Span | None] = ContextVar("span", default=None)
 @contextmanager
 def start_span(name: str) -> Iterator[None]:
     """Record a traced call in the enclosing span, if any."""
-    around = _current.get()
-    if around is None:
+    parent = _current.get()
+    if parent is None:
         yield
         return
     span = Span(name)
-    around.inside.append(span)
+    parent.inside.append(span)
     token = _current.set(span)
     try:
         yield
@@ -161,7 +161,7 @@ def watch(arguments: list[str]) -> None:
         child = subprocess.Popen(command)
         try:
             while (change := newest_change())[0] == seen:
-                time.sleep(_LOOK_SECONDS)
+                time.sleep(_POLL_SECONDS)
         except KeyboardInterrupt:
             child.wait(_STOP_SECONDS)
             return

@@ -9,7 +9,7 @@ from itertools import islice, takewhile
 import pyarrow as pa
 from sortedcontainers import SortedDict
 
-from lakebed.base.runtime import Runtime, now_us
+from lakebed.base.runtime import Runtime, now_us, to_datetime
 from lakebed.block.address import Address, Namespace
 from lakebed.block.errors import (
     AlreadyExists,
@@ -41,7 +41,6 @@ from lakebed.block.streams import (
     Meter,
     exactly,
     list_batch,
-    moment,
 )
 
 _Key = tuple[str, str]  # store and path: ordered like addresses, and cheaper to create
@@ -60,7 +59,7 @@ class _Object:
 
     @property
     def mtime(self) -> datetime:
-        return moment(self.mtime_us)
+        return to_datetime(self.mtime_us)
 
     def info(self, address: Address) -> ObjectInfo:
         return ObjectInfo(address, len(self.data), self.mtime, self.etag)
@@ -186,7 +185,7 @@ class MemoryBlockStore(BlockStore):
     def create_upload(self, address: Address) -> UploadId:
         self._check(address)
         upload_id = UploadId(self._runtime.random_bytes(16).hex())
-        created = moment(self._now_us())
+        created = to_datetime(self._now_us())
         with self._lock:
             self._uploads[upload_id] = _Upload(address, created)
         return upload_id

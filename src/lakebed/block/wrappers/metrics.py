@@ -93,8 +93,8 @@ class MeteredBlockStore(BlockStore):
         return self._send("put", chunks, partial(self._inner.put, address))
 
     @traced("block.put")
-    def put_unnamed(self, address: Address, chunks: Iterable[bytes]) -> PutResult:
-        return self._send("put", chunks, partial(self._inner.put_unnamed, address))
+    def put_unreferenced(self, address: Address, chunks: Iterable[bytes]) -> PutResult:
+        return self._send("put", chunks, partial(self._inner.put_unreferenced, address))
 
     @traced("block.put_new")
     def put_new(self, address: Address, chunks: Iterable[bytes]) -> PutResult:

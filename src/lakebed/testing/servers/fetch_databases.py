@@ -58,7 +58,7 @@ def main() -> int:
     """Fetch the missing servers; return 1 if programs are missing."""
     missing = missing_programs()
     if missing:
-        print("missing programs:", *missing, sep="\n  ", file=sys.stderr)  # noqa: T201
+        sys.stderr.write("\n  ".join(["missing programs:", *missing]) + "\n")
         return 1
     for database in _FROM_MAVEN:
         _fetch(database, _by_maven(database))
@@ -84,7 +84,7 @@ def _fetch(database: str, command: Sequence[str]) -> None:
     target, partial = FOLDER / database, _partial(database)
     if target.exists():
         return
-    print(f"fetching {database}", flush=True)  # noqa: T201
+    sys.stderr.write(f"fetching {database}\n")
     shutil.rmtree(partial, ignore_errors=True)
     partial.mkdir(parents=True)
     # npm and Go read our files in their working directory; Maven gets the path of its file.

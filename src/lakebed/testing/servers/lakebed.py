@@ -48,7 +48,7 @@ class LakebedServer:
 def lakebed_server(
     folder: Path,
     *,
-    settings: Mapping[str, Mapping[str, Any]] | None = None,
+    settings: Mapping[str, Mapping[str, object]] | None = None,
     namespace: str = "local://lakes",
     environment: Mapping[str, str] | None = None,
 ) -> Iterator[LakebedServer]:
@@ -75,7 +75,7 @@ def lakebed_server(
         end(process)
 
 
-def settings_in(folder: Path, sections: Mapping[str, Mapping[str, Any]]) -> Settings:
+def settings_in(folder: Path, sections: Mapping[str, Mapping[str, object]]) -> Settings:
     """Return a configuration with all data in a folder and a free port; `sections` override it."""
     defaults: Settings = {
         "listen": {"port": free_ports(1)[0]},

@@ -147,19 +147,19 @@ def shared_server(name: str, folder: Path, *, while_pid: int) -> ObjectServer:
         if not endpoint.exists():
             command = [sys.executable, "-m", __name__, name, str(while_pid), str(endpoint)]
             with log.open("wb") as output:
-                keeper = subprocess.Popen(
+                child = subprocess.Popen(
                     command, stdin=subprocess.DEVNULL, stdout=output, stderr=output
                 )
             while not endpoint.exists():
-                if keeper.poll() is not None:
+                if child.poll() is not None:
                     raise ServerMissingError(log.read_text())
                 time.sleep(_POLL_SECONDS)
             # The child outlives this process on purpose; this silences Python's warning.
-            keeper.returncode = 0
+            child.returncode = 0
     return ObjectServer(endpoint.read_text())
 
 
-def keep(name: str, while_pid: int, endpoint: Path) -> None:
+def run_while_alive(name: str, while_pid: int, endpoint: Path) -> None:
     """Run a server while a process is alive; write its endpoint to a file."""
     with SERVERS[name]() as server:
         new = endpoint.with_suffix(".new")
@@ -254,4 +254,4 @@ def _answers(port: int) -> bool:
 
 
 if __name__ == "__main__":
-    keep(sys.argv[1], int(sys.argv[2]), Path(sys.argv[3]))
+    run_while_alive(sys.argv[1], int(sys.argv[2]), Path(sys.argv[3]))

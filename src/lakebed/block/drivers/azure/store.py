@@ -48,7 +48,7 @@ from lakebed.block.drivers.cloud.store import (
     client_options,
     folders_in_order,
 )
-from lakebed.block.drivers.cloud.streams import MeasuredChunks, held_back, in_sizes
+from lakebed.block.drivers.cloud.streams import MeasuredChunks, in_sizes, one_behind
 from lakebed.block.errors import (
     InvalidAddress,
     InvalidArgument,
@@ -240,7 +240,7 @@ class AzureBlockStore(CloudBlockStore):
     def create_upload(self, address: Address) -> UploadId:
         self._check(address)
         upload_id = self._new_id()
-        self._mark(address, upload_id, BlockKind.BEGUN)
+        self._stage_marker(address, upload_id, BlockKind.BEGUN)
         return upload_id
 
     def put_part(
@@ -255,11 +255,11 @@ class AzureBlockStore(CloudBlockStore):
         self._check(address)
         check_part_number(number)
         self._find_upload(address, upload_id)
-        source = MeasuredChunks(held_back(exactly(size, chunks)), size_max=_BLOCK_BYTES_MAX)
-        with source.handing_on(), explained(address):
+        source = MeasuredChunks(one_behind(exactly(size, chunks)), size_max=_BLOCK_BYTES_MAX)
+        with source.reraising(), explained(address):
             first, _ = source.take(0)
             if size == 0:
-                block = self._mark(address, upload_id, BlockKind.EMPTY_PART, number)
+                block = self._stage_marker(address, upload_id, BlockKind.EMPTY_PART, number)
                 return WrittenPart(number, block.etag, source.md5)
             block = self._new_block(upload_id, BlockKind.PART, number)
             self._blob(address, once=True).stage_block(
@@ -272,11 +272,11 @@ class AzureBlockStore(CloudBlockStore):
     ) -> ObjectInfo:
         self._check(address)
         stored = self._find_upload(address, upload_id).parts(upload_id)
-        by_mark = {(info.number, info.etag): block for block, info in stored}
+        by_etag = {(info.number, info.etag): block for block, info in stored}
         check_order(parts)
         blocks = []
         for part in parts:
-            block = by_mark.get((part.number, part.etag))
+            block = by_etag.get((part.number, part.etag))
             if block is None:
                 raise InvalidPart(f"part {part.number} was not uploaded with ETag {part.etag}")
             blocks.append(block)
@@ -292,7 +292,7 @@ class AzureBlockStore(CloudBlockStore):
             self._find_upload(address, upload_id)
         except UploadNotFound:
             return
-        self._mark(address, upload_id, BlockKind.ABORTED)
+        self._stage_marker(address, upload_id, BlockKind.ABORTED)
 
     def list_parts(self, address: Address, upload_id: UploadId) -> list[PartInfo]:
         self._check(address)
@@ -356,7 +356,7 @@ class AzureBlockStore(CloudBlockStore):
             blocks = []
         return BlobUploads((block.id, block.size) for block in blocks)
 
-    def _mark(
+    def _stage_marker(
         self, address: Address, upload_id: UploadId, kind: BlockKind, number: int = 0
     ) -> AzureBlock:
         """Send a block that matters only for its name."""

@@ -104,7 +104,7 @@ class CloudBlockStore(BlockStore):
         client = self._client(address)
         source = MeasuredChunks(chunks, size_max=_STREAM_BYTES_MAX)
         try:
-            with source.handing_on():
+            with source.reraising():
                 first, is_all = source.take(PART_BYTES)
                 if is_all:
                     with explained(address):

@@ -9,12 +9,12 @@
 
 An object is written as a draft, synced, and renamed to its place; then its folder and every folder
 above it are synced. A reader finds the old object or the new one, whole. A crash leaves either of
-the two and perhaps a draft, which a later open deletes after a day. `put_unnamed` is for addresses
-that are not referenced yet and unknown to readers: an object that arrives in a single chunk is
-written directly to its place.
+the two and perhaps a draft, which a later open deletes after a day. `put_unreferenced` is for new
+addresses, unknown to readers: an object that arrives in a single chunk is written directly to its
+place.
 
 Every change of an address is made under the address's lock, because `replace` compares and renames.
-Readers take no lock, nor does `put_unnamed`, whose address no other client knows yet.
+Readers take no lock, nor does `put_unreferenced`, whose address no other client knows yet.
 
 Only regular files are objects. Symbolic links in the tree are never followed, neither out of the
 root nor within it. An address that is a folder, or lies below a file, cannot be written and reads
@@ -32,7 +32,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from lakebed.base.errors import quoted
-from lakebed.base.runtime import Runtime
+from lakebed.base.runtime import Runtime, to_datetime
 from lakebed.block.address import Address, Namespace
 from lakebed.block.drivers.local.files import (
     Draft,
@@ -94,7 +94,6 @@ from lakebed.block.streams import (
     LIST_BATCH_ROWS,
     Meter,
     exactly,
-    moment,
 )
 
 _Condition = Callable[[OpenFolder, os.stat_result | None], None]
@@ -105,7 +104,7 @@ _CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
-def _anything(_folder: OpenFolder, _old: os.stat_result | None) -> None:
+def _always(_folder: OpenFolder, _old: os.stat_result | None) -> None:
     """Allow replacing any file."""
 
 
@@ -184,17 +183,17 @@ class LocalBlockStore(BlockStore):
         self._place(address)
 
     def put(self, address: Address, chunks: Iterable[bytes]) -> PutResult:
-        return self._put(address, chunks, _anything)
+        return self._put(address, chunks, _always)
 
-    def put_unnamed(self, address: Address, chunks: Iterable[bytes]) -> PutResult:
+    def put_unreferenced(self, address: Address, chunks: Iterable[bytes]) -> PutResult:
         place = self._place(address)
         meter = Meter()
         incoming = meter.through(chunks)
         first = list(islice(incoming, 2))
-        is_whole = len(first) < 2  # noqa: PLR2004 - the second one did not come
+        is_whole = not first[1:]
         status = self._write_in_place(place, b"".join(first)) if is_whole else None
         if status is None:
-            status = self._move_to(place, chain(first, incoming), _anything, is_unnamed=True)
+            status = self._move_to(place, chain(first, incoming), _always, is_unreferenced=True)
         return PutResult(meter.size, meter.md5, etag_of(status))
 
     def put_new(self, address: Address, chunks: Iterable[bytes]) -> PutResult:
@@ -212,7 +211,7 @@ class LocalBlockStore(BlockStore):
         chunks: Iterable[bytes],
         condition: _Condition,
         *,
-        is_unnamed: bool = False,
+        is_unreferenced: bool = False,
     ) -> os.stat_result:
         """Write a draft and publish it; see `_publish`."""
         with self._draft(place.address) as draft:
@@ -220,7 +219,7 @@ class LocalBlockStore(BlockStore):
                 # Inside the loop: an OSError of the caller's iterable passes through unchanged.
                 with explained(place.address):
                     draft.write(chunk)
-            return self._publish(draft, place, condition, is_unnamed=is_unnamed)
+            return self._publish(draft, place, condition, is_unreferenced=is_unreferenced)
 
     def _write_in_place(self, place: FilePlace, data: bytes) -> os.stat_result | None:
         """Write an object durably to an unreferenced place, or return None if the place exists."""
@@ -372,7 +371,7 @@ class LocalBlockStore(BlockStore):
 
         def move(folder: OpenFolder, name: bytes) -> tuple[OpenFolder, bool]:
             found = self._replaceable(folder, place)
-            is_new = found is None or not _holds(folder, name, data)
+            is_new = found is None or not _contains(folder, name, data)
             draft.move(name, folder.descriptor)
             return folder, is_new
 
@@ -483,10 +482,10 @@ class LocalBlockStore(BlockStore):
         self,
         draft: Draft,
         place: FilePlace,
-        condition: _Condition = _anything,
+        condition: _Condition = _always,
         *,
         make_folder: bool = True,
-        is_unnamed: bool = False,
+        is_unreferenced: bool = False,
     ) -> os.stat_result:
         """Make a draft the object at a place, durably.
 
@@ -495,14 +494,14 @@ class LocalBlockStore(BlockStore):
             place: The target.
             condition: Checks the file to be replaced.
             make_folder: Whether to create a missing folder.
-            is_unnamed: Whether the place is not referenced yet. Then no lock is taken, and unless a
-                file is replaced, the bytes are synced after the move: a journaling file system then
-                writes its journal only once.
+            is_unreferenced: Whether the place is not referenced yet. Then no lock is taken, and
+                unless a file is replaced, the bytes are synced after the move: a journaling file
+                system then writes its journal only once.
 
         Raises:
             ObjectNotFound: The folder is missing and not to be created, or the condition says so.
         """
-        is_synced = not is_unnamed
+        is_synced = not is_unreferenced
 
         def move(folder: OpenFolder, name: bytes) -> OpenFolder:
             nonlocal is_synced
@@ -516,9 +515,9 @@ class LocalBlockStore(BlockStore):
 
         within = self._tree.within_made if make_folder else self._tree.within
         with explained(place.address):
-            status = draft.stamp() if is_unnamed else draft.seal()
+            status = draft.stamp() if is_unreferenced else draft.seal()
             # Only this call changes an unreferenced address.
-            with nullcontext() if is_unnamed else self._lock(place):
+            with nullcontext() if is_unreferenced else self._lock(place):
                 try:
                     folder = within(place, move)
                 except FileNotFoundError as error:
@@ -547,7 +546,7 @@ class LocalBlockStore(BlockStore):
         raise InvalidAddress(f"{place.address} is a folder with objects, or not a regular file")
 
 
-def _holds(folder: OpenFolder, name: bytes, data: bytes) -> bool:
+def _contains(folder: OpenFolder, name: bytes, data: bytes) -> bool:
     """Return whether a file contains exactly these bytes."""
     with FileIO(os.open(name, _READ, dir_fd=folder.descriptor)) as file:
         return os.fstat(file.fileno()).st_size == len(data) and file.readall() == data
@@ -570,7 +569,7 @@ def _find(folder: OpenFolder, name: bytes) -> os.stat_result:
 
 
 def _info(address: Address, status: os.stat_result) -> ObjectInfo:
-    mtime = moment(status.st_mtime_ns // 1000)
+    mtime = to_datetime(status.st_mtime_ns // 1000)
     return ObjectInfo(address, status.st_size, mtime, etag_of(status))
 
 

@@ -108,7 +108,7 @@ def _names(root: bytes, place: Address | Namespace, path: str) -> Names:
 ResultT = TypeVar("ResultT")
 
 _ENTER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-_REMEMBERED_MAX: Final = 128
+_DURABLE_MAX: Final = 128
 _ENTERED_MAX: Final = 32
 _TRIES: Final = 1000  # each failure means that a client deleted the folder's last object
 
@@ -147,7 +147,7 @@ class Tree:
         self._root: OpenFolder | None = OpenFolder(
             os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC), sync
         )
-        self._remembered: OrderedDict[Names, OpenFolder] = OrderedDict()
+        self._durable: OrderedDict[Names, OpenFolder] = OrderedDict()
         """Folders whose entries are durable."""
         self._entered: OrderedDict[Names, OpenFolder] = OrderedDict()
         """Folders entered for reading."""
@@ -164,7 +164,7 @@ class Tree:
             FileNotFoundError: The folder does not exist, or the action raised the error.
             InvalidAddress: The path leads through a symbolic link.
         """
-        known = self._recall(place.folder) or self._recall(place.folder, self._entered)
+        known = self._cached(place.folder) or self._cached(place.folder, self._entered)
         if known is not None:
             try:
                 return action(known, place.name)
@@ -178,7 +178,7 @@ class Tree:
             # Nothing exists below an object.
             raise FileNotFoundError(*error.args) from error
         result = action(folder, place.name)
-        self._keep(self._entered, place.folder, folder, most=_ENTERED_MAX)
+        self._cache(self._entered, place.folder, folder, most=_ENTERED_MAX)
         return result
 
     def within_made(
@@ -195,7 +195,7 @@ class Tree:
         """
         for tries in range(_TRIES):
             try:
-                folder = self._recall(place.folder)
+                folder = self._cached(place.folder)
                 if folder is None:
                     # A cached ancestor may be deleted, too: later attempts start from the root.
                     above = self._nearest(place.folder) if tries == 0 else (self._top(), 0)
@@ -206,7 +206,7 @@ class Tree:
             except OSError as error:
                 if not _is_missing(error):
                     raise
-                self._forget(place.folder)
+                self._evict(place.folder)
         raise StorageUnavailable(f"{place.address}: other clients keep deleting its folder")
 
     def enter(self, names: Names) -> OpenFolder:
@@ -245,7 +245,7 @@ class Tree:
         """Release all folders; concurrent calls raise `StorageClosed` or finish."""
         with self._lock:
             self._root = None
-            self._remembered.clear()
+            self._durable.clear()
             self._entered.clear()
 
     def _top(self) -> OpenFolder:
@@ -257,7 +257,7 @@ class Tree:
     def _nearest(self, names: Names) -> tuple[OpenFolder, int]:
         """Return the nearest cached ancestor and its depth."""
         for depth in range(len(names) - 1, 0, -1):
-            known = self._recall(names[:depth])
+            known = self._cached(names[:depth])
             if known is not None:
                 return known, depth
         return self._top(), 0
@@ -273,42 +273,42 @@ class Tree:
             with suppress(FileExistsError):
                 os.mkdir(name, dir_fd=folder.descriptor)
             child = folder.enter(name)
-            if not self._remembers(names[:end], child):
+            if not self._is_durable(names[:end], child):
                 folder.sync()
-                self._keep(self._remembered, names[:end], child, most=_REMEMBERED_MAX)
+                self._cache(self._durable, names[:end], child, most=_DURABLE_MAX)
             folder = child
         return folder
 
-    def _remembers(self, names: Names, folder: OpenFolder) -> bool:
+    def _is_durable(self, names: Names, folder: OpenFolder) -> bool:
         # An open folder keeps its inode, so the inode is unique.
-        known = self._recall(names)
+        known = self._cached(names)
         return known is not None and os.path.sameopenfile(known.descriptor, folder.descriptor)
 
-    def _recall(
+    def _cached(
         self, names: Names, among: OrderedDict[Names, OpenFolder] | None = None
     ) -> OpenFolder | None:
         """Return a cached folder, by default a durable one."""
-        kept = self._remembered if among is None else among
+        cache = self._durable if among is None else among
         with self._lock:
-            folder = kept.get(names)
+            folder = cache.get(names)
             if folder is not None:
-                kept.move_to_end(names)
+                cache.move_to_end(names)
             return folder
 
-    def _keep(
-        self, kept: OrderedDict[Names, OpenFolder], names: Names, folder: OpenFolder, *, most: int
+    def _cache(
+        self, cache: OrderedDict[Names, OpenFolder], names: Names, folder: OpenFolder, *, most: int
     ) -> None:
         with self._lock:
             if self._root is None:
                 return
-            kept[names] = folder
-            kept.move_to_end(names)
-            if len(kept) > most:
-                kept.popitem(last=False)
+            cache[names] = folder
+            cache.move_to_end(names)
+            if len(cache) > most:
+                cache.popitem(last=False)
 
-    def _forget(self, names: Names) -> None:
+    def _evict(self, names: Names) -> None:
         with self._lock:
-            self._remembered.pop(names, None)
+            self._durable.pop(names, None)
             self._entered.pop(names, None)
 
 

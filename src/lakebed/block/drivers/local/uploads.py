@@ -14,6 +14,7 @@ from shutil import rmtree
 from typing import BinaryIO, Final
 from uuid import uuid4
 
+from lakebed.base.runtime import to_datetime
 from lakebed.block.address import Address, Namespace
 from lakebed.block.drivers.local.files import (
     Draft,
@@ -28,7 +29,7 @@ from lakebed.block.drivers.local.walk import scan
 from lakebed.block.errors import UploadNotFound
 from lakebed.block.multipart import check_parts
 from lakebed.block.store import ETag, Part, PartInfo, Upload, UploadId, WrittenPart
-from lakebed.block.streams import Meter, moment
+from lakebed.block.streams import Meter
 
 _ADDRESS: Final = "address"
 _MD5_CHARACTERS: Final = 32
@@ -142,7 +143,7 @@ class LocalUploads:
             with suppress(FileNotFoundError):
                 address = Address.parse((folder / _ADDRESS).read_bytes().decode())
                 if address in namespace:
-                    created = moment((folder / _ADDRESS).stat().st_mtime_ns // 1000)
+                    created = to_datetime((folder / _ADDRESS).stat().st_mtime_ns // 1000)
                     uploads.append(Upload(address, UploadId(folder.name), created))
         return sorted(uploads, key=lambda upload: (upload.address, upload.upload_id))
 
@@ -168,4 +169,4 @@ def _part_info(number: int, file: BinaryIO) -> PartInfo:
     status = os.fstat(file.fileno())
     size = status.st_size - _MD5_CHARACTERS
     etag = os.pread(file.fileno(), _MD5_CHARACTERS, size).decode()
-    return PartInfo(number, ETag(etag), size, moment(status.st_mtime_ns // 1000))
+    return PartInfo(number, ETag(etag), size, to_datetime(status.st_mtime_ns // 1000))

@@ -7,9 +7,9 @@ cannot represent. Such objects are written only by multipart uploads.
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from datetime import UTC
+from datetime import UTC, datetime
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 from urllib.parse import urlsplit, urlunsplit
 
 import boto3
@@ -31,7 +31,7 @@ from lakebed.block.drivers.cloud.store import (
     folders_in_order,
     has_empty_segment,
 )
-from lakebed.block.drivers.cloud.streams import MeasuredChunks, held_back
+from lakebed.block.drivers.cloud.streams import MeasuredChunks, one_behind
 from lakebed.block.drivers.s3.errors import answer_of, explain, explained
 from lakebed.block.drivers.s3.wire import SignedRequests
 from lakebed.block.errors import (
@@ -82,7 +82,7 @@ _FORBIDDEN_CODES: Final = frozenset({"AccessDenied", "AllAccessDisabled", "Inval
 _COPY_IN_PARTS: Final = TransferConfig(multipart_chunksize=512 << 20)
 
 
-class _Told(NamedTuple):
+class _DeleteAnswer(NamedTuple):
     """Response of a bucket about an object of a bulk delete."""
 
     code: str
@@ -232,16 +232,18 @@ class S3BlockStore(CloudBlockStore):
     def _delete_some(self, addresses: list[Address]) -> dict[Address, DeleteResult]:
         """Delete objects of a bucket by one request; return the result for each."""
         try:
-            told = self._delete_keys([{"Key": address.path} for address in addresses], addresses[0])
+            answers = self._delete_keys(
+                [{"Key": address.path} for address in addresses], addresses[0]
+            )
         except InvalidArgument:
-            told = {}  # some servers do not support the call
+            answers = {}  # some servers do not support the call
         except BlockError as error:
             return {address: DeleteResult(address, error) for address in addresses}
         # Objects missing from the response are deleted individually.
         return {
             address: (
-                told[address.path, None].result(address)
-                if (address.path, None) in told
+                answers[address.path, None].result(address)
+                if (address.path, None) in answers
                 else self._delete_result(address)
             )
             for address in addresses
@@ -249,18 +251,18 @@ class S3BlockStore(CloudBlockStore):
 
     def _delete_keys(
         self, objects: "list[ObjectIdentifierTypeDef]", place: Address
-    ) -> "dict[tuple[str, str | None], _Told]":
+    ) -> "dict[tuple[str, str | None], _DeleteAnswer]":
         """Delete by one request; return the response for each key and version."""
         with explained(Namespace(place.store, "")):
             answer = self._sdk.delete_objects(
                 Bucket=place.parts.bucket, Delete={"Objects": objects}
             )
-        told = {
-            (each["Key"], each.get("VersionId")): _Told("", each.get("DeleteMarker", False))
+        answers = {
+            (each["Key"], each.get("VersionId")): _DeleteAnswer("", each.get("DeleteMarker", False))
             for each in answer.get("Deleted", [])
         }
-        return told | {
-            (each["Key"], each.get("VersionId")): _Told(each["Code"])
+        return answers | {
+            (each["Key"], each.get("VersionId")): _DeleteAnswer(each["Code"])
             for each in answer.get("Errors", [])
         }
 
@@ -295,14 +297,14 @@ class S3BlockStore(CloudBlockStore):
         self, address: Address, sizes: dict[str, int], done: DeleteResult
     ) -> DeleteResult:
         """Delete versions by one request; return `done` updated with the results."""
-        told = self._delete_keys(
+        answers = self._delete_keys(
             [{"Key": address.path, "VersionId": version} for version in sizes], address
         )
         for version, size in sizes.items():
             # Some servers do not report the version. If none is reported, the next listing shows
             # the result.
-            of_key = told.get((address.path, None), _Told(""))
-            code = told.get((address.path, version), of_key).code
+            of_key = answers.get((address.path, None), _DeleteAnswer(""))
+            code = answers.get((address.path, version), of_key).code
             error = self._error_of_version(code, address, version)
             if error is None:
                 done = replace(done, versions=done.versions + 1, bytes=done.bytes + size)
@@ -312,7 +314,7 @@ class S3BlockStore(CloudBlockStore):
 
     def _versions(self, address: Address) -> list[tuple[str, int]]:
         """Return id and size of all versions and delete markers of an object."""
-        with _needing("s3:ListBucketVersions", address, ""), explained(address):
+        with _naming_permission("s3:ListBucketVersions", address, ""), explained(address):
             pages = self._sdk.get_paginator("list_object_versions").paginate(
                 Bucket=address.parts.bucket, Prefix=address.path
             )
@@ -332,13 +334,13 @@ class S3BlockStore(CloudBlockStore):
         if not isinstance(error, Forbidden):
             return error
         lock = self._lock_of(address, version)
-        return lock or _lacking("s3:DeleteObjectVersion", address, "/*", error)
+        return lock or _missing_permission("s3:DeleteObjectVersion", address, "/*", error)
 
     def _lock_of(self, address: Address, version: str) -> Locked | None:
         """Return the object lock of a version, or None if these credentials see no lock."""
         try:
             with explained(address):
-                found: Mapping[str, Any] = self._sdk.head_object(
+                found: Mapping[str, object] = self._sdk.head_object(
                     Bucket=address.parts.bucket, Key=address.path, VersionId=version
                 )
         except BlockError:
@@ -346,7 +348,7 @@ class S3BlockStore(CloudBlockStore):
         if found.get("ObjectLockLegalHoldStatus") == "ON":
             return Locked(address, None)
         until = found.get("ObjectLockRetainUntilDate")
-        return None if until is None else Locked(address, until.astimezone(UTC))
+        return Locked(address, until.astimezone(UTC)) if isinstance(until, datetime) else None
 
     def create_upload(self, address: Address) -> UploadId:
         self._check(address)
@@ -365,8 +367,8 @@ class S3BlockStore(CloudBlockStore):
     ) -> WrittenPart:
         self._check(address)
         check_part_number(number)
-        source = MeasuredChunks(held_back(exactly(size, chunks)), size_max=PART_BYTES_MAX)
-        with source.handing_on(), _explained(address, upload_id):
+        source = MeasuredChunks(one_behind(exactly(size, chunks)), size_max=PART_BYTES_MAX)
+        with source.reraising(), _explained(address, upload_id):
             # Before the request: some servers take a stream that breaks off at once for an empty
             # part.
             first, _ = source.take(0)
@@ -563,18 +565,18 @@ def _error_of(code: str, address: Address) -> BlockError | None:
     return refusal(Answer(status, code), address)
 
 
-def _lacking(right: str, address: Address, part: str, error: Forbidden) -> Forbidden:
+def _missing_permission(right: str, address: Address, part: str, error: Forbidden) -> Forbidden:
     """Return the error for a missing permission on a bucket or, with `part`, its objects."""
     return Forbidden(f"{error}; required: {right} on arn:aws:s3:::{address.parts.bucket}{part}")
 
 
 @contextmanager
-def _needing(right: str, address: Address, part: str) -> Iterator[None]:
+def _naming_permission(right: str, address: Address, part: str) -> Iterator[None]:
     """Name the missing permission in a refusal."""
     try:
         yield
     except Forbidden as error:
-        raise _lacking(right, address, part, error) from error
+        raise _missing_permission(right, address, part, error) from error
 
 
 @contextmanager
