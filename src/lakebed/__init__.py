@@ -5,7 +5,7 @@
 """
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from lakebed.base.errors import LakebedError
 
@@ -76,7 +76,7 @@ _MODULES: Final = {name: module for module, names in _WHERE.items() for name in 
 _OTHER_NAMES: Final = {"open": "open_lake"}
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     if name not in _MODULES:
         raise AttributeError(f"module 'lakebed' has no attribute {name!r}")
     module = import_module(f"lakebed.clients.library.{_MODULES[name]}")

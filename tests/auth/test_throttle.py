@@ -83,4 +83,4 @@ def test_a_key_of_megabytes_is_not_remembered(throttle: Throttle) -> None:
     for number in range(KEY_FAILURES):
         throttle.note_failure(f"{number}" + "x" * 1_000_000, "10.0.0.1", is_known=False)
     assert wait(throttle, "y" * 1_000_000, "10.0.0.1") > 0, "what is no id shares a bucket"
-    assert sum(len(key) for key, _ in throttle._unknown._held) == 0
+    assert sum(len(key) for key, _ in throttle._unknown._entries) == 0

@@ -1,4 +1,4 @@
-"""On whose behalf code runs: the value, and how it reaches other threads."""
+"""The actor: its value, and how other threads get it."""
 
 from dataclasses import replace
 
@@ -35,7 +35,7 @@ def test_an_actor_is_in_force_within_its_block() -> None:
 
 @pytest.mark.parametrize("actor", [BEA, Actor()])
 def test_an_actor_is_read_as_it_was_written(actor: Actor) -> None:
-    """A task may keep its actor in a record, and run in another process."""
+    """A task may store its actor in a record, and run in another process."""
     assert msgspec.json.decode(msgspec.json.encode(actor), type=Actor) == actor
 
 
@@ -44,7 +44,7 @@ def test_an_actor_of_a_later_version_is_read() -> None:
 
 
 def seen_by_helpers(runtime: Runtime) -> list[Actor]:
-    """Return the actors that calls see which run side by side."""
+    """Return the actors seen by parallel calls."""
     begun, both = list[int](), runtime.event()
 
     def look(number: int) -> Actor:

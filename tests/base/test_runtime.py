@@ -42,7 +42,7 @@ def test_map_parallel_raises_the_first_error_and_starts_no_more() -> None:
 
 
 def test_the_clock_goes_on_while_the_machine_sleeps(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A machine that slept for an hour: its monotonic clock stood still meanwhile."""
+    """A machine that slept for an hour, during which its monotonic clock stood still."""
     runtime = ThreadRuntime()
     begun = runtime.monotonic()
     clock_gettime = time.clock_gettime
@@ -110,7 +110,7 @@ def test_random_bytes_never_come_twice() -> None:
     )
     drawn = [each for of_thread in draws for each in of_thread]
     assert [len(each) for each in drawn[::500]] == [16, 8, 10, 16, 600, 3000]
-    # In pieces, so that it shows if two of different lengths begin or end with the same.
+    # In pieces, to show whether draws of different lengths share a beginning or end.
     pieces = [each[at : at + 8] for each in drawn for at in range(0, len(each) - 7, 8)]
     assert len(set(pieces)) == len(pieces)
 

@@ -1,4 +1,4 @@
-"""A local storage in a folder of its own."""
+"""A local storage in a temporary folder."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Local storage for tests, and ways to look at what is on the disk."""
+"""Local storage for tests, and helpers to inspect the disk."""
 
 from collections.abc import Callable
 from contextlib import suppress
@@ -16,7 +16,7 @@ DATA = Namespace.parse("local://data")
 
 
 def open_local(root: Path) -> BlockStore:
-    """Open a store; two of them know as little of each other as two processes do."""
+    """Open a store; two stores share no more state than two processes."""
     return open_block(LocalSettings(root))
 
 
@@ -49,7 +49,7 @@ def listed(store: BlockStore, namespace: Namespace = DATA) -> list[str]:
 
 
 def open_files(root: Path) -> int:
-    """How many files and folders below a root this process has open."""
+    """Return the number of files and folders below a root that this process has open."""
     count = 0
     for descriptor in Path("/proc/self/fd").iterdir():
         with suppress(FileNotFoundError):  # other threads close theirs meanwhile

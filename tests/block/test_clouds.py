@@ -42,7 +42,7 @@ from lakebed.block import (
 from lakebed.block.address import StoreName
 from lakebed.block.drivers.azure.blocks import AzureBlock, BlobUploads, BlockKind
 from lakebed.block.drivers.cloud.errors import Answer, explain, refusal
-from lakebed.block.drivers.cloud.streams import MeasuredChunks, held_back, in_sizes
+from lakebed.block.drivers.cloud.streams import MeasuredChunks, in_sizes, one_behind
 from lakebed.block.drivers.gcs import _listed
 from lakebed.block.drivers.s3.store import S3BlockStore
 
@@ -114,7 +114,7 @@ def test_only_a_conditional_call_fails_by_its_condition(
 
 
 class Careless(S3BlockStore):
-    """A storage whose server does not look at conditions."""
+    """A storage whose server ignores conditions."""
 
     def _connect(self, store: StoreName, retries: object) -> Any:
         return MemoryStore()
@@ -151,7 +151,7 @@ def test_messages_hold_nothing_of_the_answer_but_its_code() -> None:
 
 @given(chunks=st.lists(st.binary(max_size=3)))
 def test_chunks_held_back_are_all_there(chunks: list[bytes]) -> None:
-    assert list(held_back(chunks)) == chunks
+    assert list(one_behind(chunks)) == chunks
 
 
 def test_no_chunk_goes_before_the_next_one_came() -> None:
@@ -160,7 +160,7 @@ def test_no_chunk_goes_before_the_next_one_came() -> None:
         raise ConnectionError
 
     with pytest.raises(ConnectionError):
-        next(iter(held_back(breaking())))
+        next(iter(one_behind(breaking())))
 
 
 @given(chunks=st.lists(st.binary(max_size=5)), size=st.integers(0, 20))
@@ -174,7 +174,7 @@ def test_what_is_taken_comes_first(chunks: list[bytes], size: int) -> None:
 
 def test_a_stream_may_be_too_long() -> None:
     source = MeasuredChunks([b"12", b"34"], size_max=3)
-    with pytest.raises(InvalidArgument, match="more than 3 bytes"), source.handing_on():
+    with pytest.raises(InvalidArgument, match="more than 3 bytes"), source.reraising():
         list(source)
 
 
@@ -194,7 +194,7 @@ def test_no_library_sees_what_the_caller_raised(*, swallowed: bool) -> None:
                 raise
 
     source = MeasuredChunks(broken(), size_max=1000)
-    with pytest.raises(BrokenPipeError, match="the caller's own"), source.handing_on():
+    with pytest.raises(BrokenPipeError, match="the caller's own"), source.reraising():
         library()
 
 

@@ -48,11 +48,11 @@ def test_kinds_are_stable_and_unique() -> None:
         for name, error in errors().items()
         if error.kind != re.sub(r"(?<!^)([A-Z])", r"_\1", name).lower()
     }
-    # The key-value store has an error of that name too.
+    # The key-value store has an error of the same name.
     assert own_names == {"BlockError": "block", "InvalidArgument": "block_invalid_argument"}
 
 
 def test_messages_are_plain() -> None:
     with pytest.raises(FileNotFoundError) as caught:
         raise ObjectNotFound("s3://b/x")
-    assert str(caught.value) == "there is no object at s3://b/x"
+    assert str(caught.value) == "no object exists at s3://b/x"

@@ -1,4 +1,4 @@
-"""What is taken of a file and what is left to the chunks are the object."""
+"""The bytes taken from a file and the remaining chunks together are the object."""
 
 import os
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What is particular to local storage: names, folders, links."""
+"""Particulars of local storage: names, folders, links."""
 
 import os
 import shutil
@@ -53,7 +53,7 @@ def test_what_a_disk_cannot_spell_is_refused(store: BlockStore, path: str) -> No
         lambda: store.replace(address, b"", store.head(DATA.address("source of copies")).etag),
     ]
     for call in calls:
-        with pytest.raises(InvalidAddress, match="cannot spell"):
+        with pytest.raises(InvalidAddress, match="cannot represent"):
             call()
     if path != "a/":
         with pytest.raises(InvalidAddress):
@@ -77,12 +77,12 @@ def test_a_file_system_that_takes_two_names_for_one_is_refused(
     root: Path, monkeypatch: pytest.MonkeyPatch, fold: Callable[[str], str]
 ) -> None:
     def lexists(path: bytes) -> bool:
-        """Look for a file as such a file system does."""
+        """Find a file like a case-insensitive file system."""
         name = fold(Path(os.fsdecode(path)).name)
         return name in {fold(other.name) for other in drafts(root)}
 
     monkeypatch.setattr(os.path, "lexists", lexists)
-    with pytest.raises(InvalidArgument, match="two names for one"):
+    with pytest.raises(InvalidArgument, match="ignores case"):
         open_local(root)
     assert drafts(root) == []
 
@@ -102,7 +102,7 @@ TREES = st.sets(st.lists(NAMES, min_size=1, max_size=3).map(b"/".join), max_size
 def test_a_listing_has_every_file_once_in_order(
     batch_rows: int, tree: set[bytes], after: set[bytes]
 ) -> None:
-    """Whatever their names are, and wherever a batch ends."""
+    """For any names, and any end of a batch."""
     with (
         TemporaryDirectory() as folder,
         pytest.MonkeyPatch.context() as patch,

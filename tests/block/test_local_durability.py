@@ -1,4 +1,4 @@
-"""Local storage: what is on the disk when, and what is left behind there."""
+"""Durability of local storage, and files left on disk."""
 
 import errno
 import os
@@ -32,7 +32,7 @@ from tests.block.local_storage import DATA, drafts, listed, open_files, open_loc
 
 
 def noted_steps(root: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Return a list that grows with each sync, by what is synced, and with each rename."""
+    """Return a list of all syncs and renames."""
     steps: list[str] = []
     real_fsync, real_rename = os.fsync, os.rename
 
@@ -61,7 +61,7 @@ def test_everything_is_on_disk_before_a_write_returns(
         store.put(DATA.address("a/b/2"), [b"data"])
         assert steps == ["draft", "rename", "data/a/b"]
         steps.clear()
-        # Looking for what is not there is no reason to do it all again.
+        # Missing objects do not cause another sync of the folders.
         assert not store.exists(DATA.address("a/b/missing"))
         store.delete(DATA.address("a/b/missing"))
         upload_id = store.create_upload(DATA.address("a/b/2"))
@@ -79,7 +79,7 @@ def test_everything_is_on_disk_before_a_write_returns(
         store.replace(DATA.address("a/b/2"), b"data", store.head(DATA.address("a/b/2")).etag)
         assert steps == ["draft", "rename", "data/a/b"]
         steps.clear()
-        # It did not make these folders, and so cannot know whether their names are on disk.
+        # Another store created these folders, so their names may not be durable.
         other.put(DATA.address("a/b/3"), [b"data"])
         assert steps == ["draft", ".", "data", "data/a", "rename", "data/a/b"]
         steps.clear()
@@ -93,8 +93,8 @@ def test_everything_is_on_disk_before_a_write_returns(
         store.create_by_content([(DATA.address("a/b/4"), b"data")])
         assert steps == ["draft", "rename", "data/a/b"]
         store.delete(DATA.address("a/b/4"))
-        # The folders that it remembers are gone; those that another made in their place are not
-        # known to be on disk.
+        # The cached folders are deleted; their replacements, created by another store, may not be
+        # durable.
         store.delete(DATA.address("a/b/1"))
         store.delete(DATA.address("a/b/2"))
         other.put(DATA.address("a/x"), [b"data"])
@@ -108,7 +108,9 @@ def test_a_storage_with_a_journal_of_an_earlier_version_is_not_opened(root: Path
     journal.mkdir(parents=True)
     open_local(root).close()
     (journal / "1").write_bytes(b"acknowledged")
-    with pytest.raises(InvalidArgument, match=r"journal.*may hold acknowledged objects.*version"):
+    with pytest.raises(
+        InvalidArgument, match=r"journal.*may contain acknowledged objects.*version"
+    ):
         open_local(root)
     assert (journal / "1").read_bytes() == b"acknowledged"
     (journal / "1").unlink()
@@ -161,15 +163,15 @@ def test_a_folder_that_was_read_from_is_not_known_to_be_on_disk(
 def test_an_object_that_nothing_names_yet_is_moved_before_it_is_synced(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """So that a file system with a journal writes it once; but only where nothing is replaced."""
+    """A journaling file system then writes its journal once; only for new objects."""
     with open_local(root) as store:
         store.put(DATA.address("a/1"), [b"data"])
         steps = noted_steps(root, monkeypatch)
-        store.put_unnamed(DATA.address("a/2"), [b"da", b"ta"])
+        store.put_unreferenced(DATA.address("a/2"), [b"da", b"ta"])
         assert steps == ["rename", "data/a/2", "data/a"]
         assert store.read(DATA.address("a/2")) == b"data"
         steps.clear()
-        store.put_unnamed(DATA.address("a/2"), [b"ot", b"her"])
+        store.put_unreferenced(DATA.address("a/2"), [b"ot", b"her"])
         assert steps == ["draft", "rename", "data/a"]
         assert store.read(DATA.address("a/2")) == b"other"
     assert not drafts(root)
@@ -178,19 +180,19 @@ def test_an_object_that_nothing_names_yet_is_moved_before_it_is_synced(
 def test_an_object_that_nothing_names_yet_and_that_comes_in_one_piece_is_written_in_its_place(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """But only where nothing is replaced."""
+    """Only for new objects."""
     with open_local(root) as store:
         store.put(DATA.address("a/1"), [b"data"])
         steps = noted_steps(root, monkeypatch)
-        written = store.put_unnamed(DATA.address("a/2"), [b"data"])
+        written = store.put_unreferenced(DATA.address("a/2"), [b"data"])
         assert steps == ["data/a/2", "data/a"]
         with store.get(DATA.address("a/2"), etag=written.etag) as stream:
             assert b"".join(stream) == b"data"
         steps.clear()
-        store.put_unnamed(DATA.address("a/2"), [b"other"])
+        store.put_unreferenced(DATA.address("a/2"), [b"other"])
         assert steps == ["draft", "rename", "data/a"]
         assert store.read(DATA.address("a/2")) == b"other"
-        store.put_unnamed(DATA.address("a/3"), [])
+        store.put_unreferenced(DATA.address("a/3"), [])
         assert store.read(DATA.address("a/3")) == b""
 
 
@@ -207,11 +209,11 @@ def test_an_object_that_cannot_be_written_in_its_place_leaves_nothing_there(
     with open_local(root) as store:
         store.put(DATA.address("a/1"), [b"data"])
         with pytest.raises(ZeroDivisionError):
-            store.put_unnamed(DATA.address("a/2"), cut())
+            store.put_unreferenced(DATA.address("a/2"), cut())
         assert listed(store) == ["a/1"]
         monkeypatch.setattr(os, "write", write)
         with pytest.raises(StorageFull):
-            store.put_unnamed(DATA.address("a/2"), [b"data"])
+            store.put_unreferenced(DATA.address("a/2"), [b"data"])
         assert listed(store) == ["a/1"]
     assert not drafts(root)
 
@@ -219,7 +221,7 @@ def test_an_object_that_cannot_be_written_in_its_place_leaves_nothing_there(
 def test_an_object_that_nothing_names_yet_needs_no_lock(root: Path) -> None:
     locks = root / ".lakebed" / "locks"
     with open_local(root) as store:
-        store.put_unnamed(DATA.address("a/1"), [b"data"])
+        store.put_unreferenced(DATA.address("a/1"), [b"data"])
         assert not list(locks.iterdir())
         store.put(DATA.address("a/1"), [b"other"])
         assert list(locks.iterdir())
@@ -236,7 +238,7 @@ def test_without_sync_nothing_waits_for_the_disk(
             write()
             assert store.read(address) == b"data"
             store.delete(address)
-        store.put_unnamed(DATA.address("a/c"), [b"data"])
+        store.put_unreferenced(DATA.address("a/c"), [b"data"])
         store.replace(address, b"new", store.create(address, b"old"))
         assert store.read(address) == b"new"
     assert synced == []
@@ -264,7 +266,7 @@ def test_the_disk_begins_with_a_large_object_before_its_last_byte(
     chunk = os.urandom(3 * MIB)
     one, other = DATA.address("one"), DATA.address("other")
     with open_block(LocalSettings(root, sync=is_synced)) as store:
-        store.put_unnamed(one, [chunk] * 7)
+        store.put_unreferenced(one, [chunk] * 7)
         assert begun == ([(0, 9 * MIB), (9 * MIB, 9 * MIB)] if is_synced else [])
         begun.clear()
         store.copy(one, other)
@@ -277,7 +279,7 @@ def test_the_disk_begins_with_a_large_object_before_its_last_byte(
         again = store.put_part(one, upload_id, 2, [chunk] * 2, size=6 * MIB)
         assert begun == []
         store.complete_upload(one, upload_id, [part, again])
-        # The rest of the first part, and the second one.
+        # The rest of the first part, and the second part.
         assert begun == ([(0, 8 * MIB), (8 * MIB, 10 * MIB)] if is_synced else [])
         assert store.read(other) == chunk * 7
         assert store.read(one) == chunk * 6
@@ -287,7 +289,7 @@ def test_the_disk_begins_with_a_large_object_before_its_last_byte(
 def test_a_disk_that_cannot_be_told_to_begin_is_waited_for_in_the_end(
     root: Path, monkeypatch: pytest.MonkeyPatch, is_offered: bool
 ) -> None:
-    """On systems that have no such call, and where it fails: the sync tells what went wrong."""
+    """On systems without the call, and if it fails: the sync reports errors."""
 
     def fail(*_: int) -> int:
         return -1
@@ -318,7 +320,7 @@ def test_what_was_done_is_never_called_refused(
         calls: list[tuple[Callable[[], object], Callable[[], object]]] = [
             (lambda: store.replace(one, b"replaced", etag), lambda: store.read(one) == b"replaced"),
             (lambda: store.put(one, [b"new"]), lambda: store.read(one) == b"new"),
-            (lambda: store.put_unnamed(third, [b"x"]), lambda: store.read(third) == b"x"),
+            (lambda: store.put_unreferenced(third, [b"x"]), lambda: store.read(third) == b"x"),
             (lambda: store.create(other, b"created"), lambda: store.read(other) == b"created"),
             (lambda: store.copy(one, other), lambda: store.read(other) == b"new"),
             (
@@ -368,7 +370,7 @@ def is_open(store: BlockStore, address: Address, upload_id: UploadId) -> bool:
     return True
 
 
-# What is left behind
+# Leftovers
 
 
 def test_a_draft_that_cannot_be_dropped_hides_no_error(store: BlockStore, root: Path) -> None:
@@ -487,7 +489,7 @@ def test_a_file_that_is_cut_while_it_is_read_is_reported(store: BlockStore, root
     stream = store.get(DATA.address("a"))
     next(stream)
     os.truncate(root / "data" / "a", 1 << 20)
-    with pytest.raises(StorageUnavailable, match="too early"):
+    with pytest.raises(StorageUnavailable, match="bytes early"):
         list(stream)
 
 
@@ -529,7 +531,7 @@ def test_a_damaged_storage_is_reported(store: BlockStore, root: Path) -> None:
 
 def test_an_upload_id_leads_nowhere_else(store: BlockStore, root: Path) -> None:
     address = DATA.address("object")
-    # What an upload looks like on disk, but made of objects.
+    # Looks like an upload on disk, but made of objects.
     store.put(DATA.address("trap/address"), [str(address).encode()])
     (root / "data" / "trap" / "00001").write_bytes(b"data" + md5(b"data").hexdigest().encode())
     for name in ("../../data/trap", str(root / "data" / "trap")):

@@ -1,4 +1,4 @@
-"""Local storage when several stores change the same objects and folders at the same moment."""
+"""Local storage when several stores change the same objects and folders concurrently."""
 
 import errno
 import os
@@ -7,7 +7,6 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from pathlib import Path
 from shutil import rmtree
 from types import NoneType
-from typing import Any
 
 import pytest
 
@@ -32,7 +31,7 @@ def test_a_folder_that_another_replaced_is_found_again(root: Path) -> None:
     with open_local(root) as store, open_local(root) as other:
 
         def replaced() -> str:
-            """Let the other store remove the folder that this one remembers, and make it anew."""
+            """Let the other store remove the folder that this store has cached, and recreate it."""
             store.put(address, [b"mine"])
             other.delete(address)
             other.put(address, [b"theirs"])
@@ -62,10 +61,10 @@ def test_a_reader_enters_a_folder_once_and_finds_the_one_that_took_its_place(
     entered: list[object] = []
     real_open = os.open
 
-    def open_(path: bytes, flags: int, *args: Any, **kwargs: Any) -> int:
+    def open_(path: bytes, flags: int, mode: int = 0o777, *, dir_fd: int | None = None) -> int:
         if flags & os.O_DIRECTORY:
             entered.append(path)
-        return real_open(path, flags, *args, **kwargs)
+        return real_open(path, flags, mode, dir_fd=dir_fd)
 
     with open_local(root) as reader, open_local(root) as writer:
         for number in (1, 2):
@@ -76,7 +75,7 @@ def test_a_reader_enters_a_folder_once_and_finds_the_one_that_took_its_place(
         assert reader.read(DATA.address("a/b/2")) == b"data"
         assert reader.head(DATA.address("a/b/2")).size == 4
         assert entered == [b"data", b"a", b"b"]
-        # With its last object, the folder goes.
+        # The folder is deleted with its last object.
         for number in (1, 2):
             writer.delete(DATA.address(f"a/b/{number}"))
         with pytest.raises(ObjectNotFound):
@@ -147,7 +146,7 @@ def test_nothing_comes_between_comparing_and_replacing(
         error = futures[0].exception()
         assert isinstance(error, PreconditionFailed | AlreadyExists | None)
         assert (error is not None) == (rival in {"replace", "create", "put_new"})
-        # The rival came after: it found what had been written, or wrote over it.
+        # The rival came after: it found the new object, or overwrote it.
         assert (store.read(address) if store.exists(address) else None) == expected
 
 
@@ -224,7 +223,7 @@ def test_a_remembered_folder_that_is_gone_is_not_gone_by(root: Path, comes_back:
     synced.clear()
     made = tree.within_made(second, lambda folder, _: folder)
     assert os.fstat(made.descriptor).st_ino == (data / "a" / "c").stat().st_ino
-    # Whoever made them again may not have brought their names to the disk.
+    # The process that recreated them may not have synced their names.
     assert synced == [path.stat().st_ino for path in (root, data, data / "a")]
 
 
@@ -292,7 +291,7 @@ def test_a_part_that_is_sent_again_while_the_parts_are_joined_is_not_taken(
         ]
 
         def sendfile(*args: int) -> int:
-            """Copy the first part, and let somebody send the second one again meanwhile."""
+            """Copy the first part, while the second is uploaded again."""
             monkeypatch.setattr(os, "sendfile", real_sendfile)
             other.put_part(address, upload_id, 2, [b"SECOND"], size=6)
             return real_sendfile(*args)

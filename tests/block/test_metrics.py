@@ -1,4 +1,4 @@
-"""The wrapper that measures: it changes no call, and counts each once."""
+"""The metrics wrapper: it changes no call, and counts each once."""
 
 import inspect
 from collections.abc import Iterator
@@ -36,7 +36,7 @@ ADDRESS = NAMESPACE.address("object")
 
 
 class HandClock(ThreadRuntime):
-    """A clock that goes on only when it is told to."""
+    """A clock that advances only on request."""
 
     def __init__(self) -> None:
         self.seconds = 0.0
@@ -46,7 +46,7 @@ class HandClock(ThreadRuntime):
 
 
 class SlowStore(MemoryBlockStore):
-    """Takes two seconds for every chunk it sends, and may break off."""
+    """Takes two seconds for every chunk, and may break off."""
 
     def __init__(self, clock: HandClock) -> None:
         super().__init__(clock)
@@ -76,7 +76,7 @@ class SlowStore(MemoryBlockStore):
 
 
 class Figures:
-    """What was measured of one driver since this was made."""
+    """Metrics of a driver since the creation of this object."""
 
     def __init__(self, driver: str) -> None:
         self._driver = driver
@@ -207,7 +207,7 @@ def test_every_object_that_was_not_deleted_counts() -> None:
 
 
 def test_nothing_is_left_to_the_defaults_of_the_interface() -> None:
-    # A driver may do better than a default: the wrapper must ask it. `exists` asks for the head.
+    # A driver may override a default, so the wrapper must call it. `exists` calls `head`.
     public = {
         name
         for name, _ in inspect.getmembers(BlockStore, inspect.isfunction)

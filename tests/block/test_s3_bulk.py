@@ -1,4 +1,4 @@
-"""What S3 is asked for many objects at once: by how few requests, and what it says of each."""
+"""Bulk requests to S3: their number, and the results for each object."""
 
 import threading
 import uuid
@@ -33,11 +33,11 @@ def opened(settings: S3Settings) -> S3BlockStore:
 
 @contextmanager
 def counted_deletes(store: S3BlockStore) -> Iterator[list[str]]:
-    """The operations by which the vendor's library deletes."""
+    """Delete operations of the vendor's library."""
     sent: list[str] = []
 
-    def note(**event: Any) -> None:
-        sent.append(event["event_name"])
+    def note(event_name: str, **_: object) -> None:
+        sent.append(event_name)
 
     events = store._sdk.meta.events
     events.register("before-send.s3.DeleteObjects", note)
@@ -136,7 +136,7 @@ def test_a_version_under_object_lock_says_until_when(moto_settings: S3Settings) 
 
 @contextmanager
 def answering(answer: Callable[[str, str], tuple[int, bytes]]) -> Iterator[S3Settings]:
-    """A storage that answers as it is told: by the method and the path of a request."""
+    """A storage with prepared responses by method and path of a request."""
 
     class Handler(BaseHTTPRequestHandler):
         def handle_any(self) -> None:
@@ -194,7 +194,7 @@ def test_what_the_bucket_says_of_each_object_is_reported() -> None:
     assert kinds == [None, Forbidden, StorageUnavailable, None, None]
     assert "s3://bucket/lake/held" in str(results[1].error)
     assert "SlowDown" in str(results[2].error)
-    # The answer does not name it, so it is asked for alone.
+    # The response does not include it, so it is deleted individually.
     assert single == ["/bucket/lake/forgotten"]
 
 
@@ -244,4 +244,4 @@ def test_a_missing_right_on_versions_is_named(*, may_list: bool, right: str) -> 
     with answering(answer) as settings:
         (result,) = opened(settings).delete_versions([Address.parse("s3://bucket/lake/a")])
     assert isinstance(result.error, Forbidden)
-    assert str(result.error).endswith(f"they need {right}")
+    assert str(result.error).endswith(f"required: {right}")

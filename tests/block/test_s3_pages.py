@@ -1,4 +1,4 @@
-"""Pages of S3's listings: whatever is not told in full is an error, never a shorter listing."""
+"""Pages of S3's listings: an incomplete page is an error, never a shorter listing."""
 
 import pytest
 
@@ -61,5 +61,5 @@ def test_keys_are_decoded_only_if_they_were_encoded() -> None:
     ],
 )
 def test_what_is_no_page_is_refused(document: bytes) -> None:
-    with pytest.raises(StorageUnavailable, match="s3://bucket/folder/ came broken"):
+    with pytest.raises(StorageUnavailable, match="invalid listing of s3://bucket/folder/"):
         parse_page(document, NAMESPACE)

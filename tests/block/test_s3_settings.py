@@ -1,4 +1,4 @@
-"""Settings of S3 that are wrong: each is said in a sentence, and none ends in a panic."""
+"""Wrong settings of S3: each is reported in a sentence, and none ends in a panic."""
 
 from collections.abc import Iterator
 from contextlib import closing
@@ -31,7 +31,7 @@ KEYS = S3Settings(access_key_id="id", secret_access_key="secret-word")
 
 
 class Refusing(ThreadingHTTPServer):
-    """A storage that answers each request with one error, or with an empty listing."""
+    """A storage that answers each request with the same error, or with an empty listing."""
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), Answers)
@@ -43,7 +43,7 @@ class Refusing(ThreadingHTTPServer):
         return f"http://127.0.0.1:{self.server_address[1]}"
 
     def handle_error(self, *_: object) -> None:
-        """Clients may go away."""
+        """Ignore disconnected clients."""
 
 
 class Answers(BaseHTTPRequestHandler):
@@ -62,7 +62,7 @@ class Answers(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, *_: object) -> None:
-        """Say nothing."""
+        """Log nothing."""
 
 
 @pytest.fixture
@@ -104,11 +104,11 @@ def test_requests_to_an_address_name_the_bucket_in_the_path(storage: Refusing) -
 
 
 def test_a_panic_of_a_library_is_an_error_with_a_sentence() -> None:
-    """The library panics where a bucket stands before an address in the host."""
+    """The library panics if a bucket name precedes an IP address in the host."""
     settings = replace(KEYS, endpoint="http://127.0.0.1:9", path_style=False)
     address = Address.parse("s3://bucket/path")
     with closing(S3BlockStore(settings, ThreadRuntime())) as block:
-        with pytest.raises(StorageUnavailable, match="check its endpoint"):
+        with pytest.raises(StorageUnavailable, match="check the endpoint"):
             block.head(address)
         for call in (
             lambda: block.get(address),
@@ -123,11 +123,15 @@ def test_a_panic_of_a_library_is_an_error_with_a_sentence() -> None:
 @pytest.mark.parametrize(
     ("refused", "error", "said"),
     [
-        ((403, "InvalidAccessKeyId"), Forbidden, "does not know this access key id"),
-        ((403, "SignatureDoesNotMatch"), Forbidden, "the secret access key is not that of"),
+        ((403, "InvalidAccessKeyId"), Forbidden, "unknown access key id"),
+        ((403, "SignatureDoesNotMatch"), Forbidden, "the secret access key does not match"),
         ((403, "RequestTimeTooSkewed"), Forbidden, "the clock of this machine"),
-        ((403, "AccessDenied"), Forbidden, "may not access s3://bucket/lake/: 403 AccessDenied"),
-        ((404, "NoSuchBucket"), InvalidAddress, "there is no bucket or container s3://bucket"),
+        (
+            (403, "AccessDenied"),
+            Forbidden,
+            "do not allow access to s3://bucket/lake/: 403 AccessDenied",
+        ),
+        ((404, "NoSuchBucket"), InvalidAddress, "no bucket or container s3://bucket"),
         ((500, "InternalError"), StorageUnavailable, "500 InternalError"),
     ],
 )
@@ -161,9 +165,9 @@ def test_the_check_of_the_settings_asks_the_storage(storage: Refusing, tmp_path:
     assert problems(storage.endpoint) == []
     storage.refusal = (404, "NoSuchBucket")
     (problem,) = problems(storage.endpoint)
-    assert problem.startswith("blockstore.s3: there is no bucket or container s3://bucket")
+    assert problem.startswith("blockstore.s3: no bucket or container s3://bucket")
     (unreachable,) = problems("http://127.0.0.1:9")
-    assert "no answer" in unreachable
+    assert "no response" in unreachable
     assert "EndpointConnectionError" in unreachable
     assert "127.0.0.1:9" in unreachable
 
@@ -177,5 +181,5 @@ def test_a_server_that_starts_logs_what_is_wrong(
     endpoint = {"blockstore__s3__endpoint": storage.endpoint}
     with opened(blockstore__type="s3", **flags, **endpoint) as server:
         check_services(server.services)
-    assert "cannot use the storage: these credentials may not access" in caplog.text
+    assert "cannot use the storage: the credentials do not allow access" in caplog.text
     assert "secret-word" not in caplog.text

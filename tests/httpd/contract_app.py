@@ -1,19 +1,18 @@
-"""A WSGI application that stores objects, for any server: it needs the standard library alone.
+"""A WSGI application that stores objects, using only the standard library, for any server.
 
-An object becomes visible under its name when the server has said that the body is over, and the
-body is as long as announced.
+An object becomes visible when the server has reported the end of the body, and the body has the
+announced length.
 """
 
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from wsgiref.types import StartResponse, WSGIEnvironment
 
 LARGE_BYTES = 64 << 20
 BLOCK = bytes(range(256)) * 256
 PATIENCE_SECONDS = 60.0
-Start = Callable[..., Any]
 
 
 class ObjectStore:
@@ -22,8 +21,8 @@ class ObjectStore:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
-    def __call__(self, environ: dict[str, Any], start: Start) -> Iterable[bytes]:
-        """Do as the first part of the path says."""
+    def __call__(self, environ: WSGIEnvironment, start: StartResponse) -> Iterable[bytes]:
+        """Dispatch on the first part of the path."""
         action, _, name = environ["PATH_INFO"].strip("/").partition("/")
         headers: list[tuple[str, str]] = []
         status, body = "200 OK", b"ok"
@@ -43,7 +42,7 @@ class ObjectStore:
         start(status, [*headers, ("Content-Length", str(len(body)))])
         return [body]
 
-    def _put(self, environ: dict[str, Any], name: str) -> tuple[str, bytes]:
+    def _put(self, environ: WSGIEnvironment, name: str) -> tuple[str, bytes]:
         source, size = environ["wsgi.input"], 0
         length = environ.get("CONTENT_LENGTH")
         draft = self._folder / f"{name}.draft"

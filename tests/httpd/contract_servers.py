@@ -22,10 +22,10 @@ _SELECTORS: Final[dict[str, type[selectors.BaseSelector]]] = {
     "httpd": selectors.DefaultSelector,
     "httpd by select": selectors.SelectSelector,
 }
-"""The selector that httpd uses: the best of the system, or the one that every system has."""
+"""The selector of httpd: the system's best, or the one available everywhere."""
 STALL_SECONDS: Final = 1
 CLIENT_SECONDS: Final = 8.0
-"""How long a client waits for a server that does nothing."""
+"""Time that a client waits for an idle server."""
 COMMANDS: Final = {
     "gunicorn": "gunicorn --bind {address} --worker-class gthread --threads 8 {app}",
     "cheroot": "cheroot --bind {address} --threads 8 --timeout {stall} {app}",
@@ -41,23 +41,23 @@ class ContractServer:
         self._port = port
         self.folder = folder
         self.stop = stop
-        """Tell it to stop, gracefully."""
+        """Stop the server gracefully."""
 
     def connect(self, *parts: bytes) -> socket.socket:
-        """Open a connection and send something."""
+        """Open a connection and send data."""
         client = socket.create_connection(("127.0.0.1", self._port), CLIENT_SECONDS)
         for part in parts:
             client.sendall(part)
         return client
 
     def exists(self, name: str) -> bool:
-        """Whether the application has made a file."""
+        """Return whether the application has created a file."""
         return (self.folder / name).exists()
 
 
 @contextmanager
 def run_server(name: str, folder: Path) -> Iterator[ContractServer]:
-    """Run a server, and end it."""
+    """Run a server, and stop it."""
     selector = _SELECTORS.get(name)
     with run_httpd(folder, selector) if selector else run_program(name, folder) as server:
         yield server
@@ -81,7 +81,7 @@ def run_httpd(folder: Path, selector: type[selectors.BaseSelector]) -> Iterator[
 
 @contextmanager
 def run_program(name: str, folder: Path) -> Iterator[ContractServer]:
-    """Run another server as its documentation says."""
+    """Run another server as documented by its manual."""
     port = free_port()
     command = COMMANDS[name].format(
         address=f"127.0.0.1:{port}",

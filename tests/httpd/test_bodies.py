@@ -1,4 +1,4 @@
-"""Bodies as they come by a connection: whole, or an error, wherever they are cut."""
+"""Request bodies: complete, or an error, wherever they are cut."""
 
 import pytest
 from hypothesis import given
@@ -12,7 +12,7 @@ CONTENT = b"abc0123456789"
 
 
 class Wire:
-    """A connection that brings some pieces, then ends or stops."""
+    """A connection that delivers some pieces, then ends or stalls."""
 
     stall_seconds = 7.0
 

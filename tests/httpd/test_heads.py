@@ -1,6 +1,6 @@
-"""Heads of requests: what they become, and which are refused."""
+"""Request heads: their environments, and refused heads."""
 
-from typing import Any
+from wsgiref.types import WSGIEnvironment
 
 import pytest
 from hypothesis import given
@@ -43,7 +43,7 @@ def test_a_head_is_the_same_however_it_comes_in(cuts: list[int]) -> None:
     assert (head.environ["HTTP_A"], head.length, rest) == ("b c", 5, b"bodyGET /next")
 
 
-def environ_of(*headers: bytes, line: bytes = b"GET /a HTTP/1.1") -> dict[str, Any]:
+def environ_of(*headers: bytes, line: bytes = b"GET /a HTTP/1.1") -> WSGIEnvironment:
     return head_of(get(*headers, line=line))[0].environ
 
 
@@ -157,7 +157,7 @@ def test_headers_are_counted_as_they_come() -> None:
     assert caught.value.status == 431
 
 
-# The same headers again
+# Repeated headers
 
 ANY_BYTE = st.binary(min_size=1, max_size=3)
 LINES = st.tuples(

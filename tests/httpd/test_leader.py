@@ -1,4 +1,4 @@
-"""The leader/followers pool: a thread that is about to wait lets another one lead."""
+"""The leader/followers pool: a thread about to wait releases leadership."""
 
 import queue
 import threading
@@ -13,26 +13,26 @@ Work = Callable[[], None]
 
 
 class Bench:
-    """A pool that works off a queue of small functions."""
+    """A pool that executes a queue of small functions."""
 
     def __init__(self, most: int = 8) -> None:
         self._queue: queue.SimpleQueue[int] = queue.SimpleQueue()
         self._works: list[Work] = []
         self.done: list[tuple[int, int]] = []
-        """Which thread did what, in the order of their ends."""
+        """Thread and piece of work, in order of completion."""
         self.beats = 0
-        self.pool = LeaderPool(self._queue.get, self._do, threads_max=most, beat=self._beat)
+        self.pool = LeaderPool(self._queue.get, self._do, threads_max=most, heartbeat=self._beat)
         self.gates: list[threading.Event] = []
 
     def add(self, work: Work) -> int:
-        """Give the threads something to do; return its number."""
+        """Give the threads a piece of work; return its number."""
         self._works.append(work)
         number = len(self._works) - 1
         self._queue.put(number)
         return number
 
     def add_gate(self, *, says_so: bool) -> threading.Event:
-        """Give them something that waits; return what ends the wait."""
+        """Give the threads a piece of work that waits; return the function that ends the wait."""
         gate = threading.Event()
         self.gates.append(gate)
 
@@ -45,11 +45,11 @@ class Bench:
         return gate
 
     def wait_for(self, count: int) -> None:
-        """Wait until so many are done."""
+        """Wait until `count` pieces are done."""
         eventually(lambda: len(self.done) >= count)
 
     def threads_of_last(self, count: int) -> set[int]:
-        """Return the threads that did the last ones."""
+        """Return the threads of the last pieces."""
         return {thread for thread, _ in self.done[-count:]}
 
     def _beat(self) -> None:
@@ -70,14 +70,14 @@ def bench() -> Iterator[Bench]:
 
 
 def nothing() -> None:
-    """Work that is done at once."""
+    """Work that ends at once."""
 
 
 def test_what_waits_for_nothing_is_done_by_one_thread(bench: Bench) -> None:
     for _ in range(500):
         bench.add(nothing)
     bench.wait_for(500)
-    # A slow machine may take the turn from a thread that had no processor.
+    # A slow machine may replace a leader that had no CPU.
     assert len(bench.threads_of_last(500)) == bench.pool.count <= 3
 
 
@@ -100,7 +100,7 @@ def test_who_says_so_loses_the_turn_before_it_waits(bench: Bench) -> None:
         bench.pool.release()
         assert seen.wait(PATIENCE_SECONDS)
 
-    # The second piece of work ends the wait of the first: by another thread.
+    # The second piece of work ends the wait of the first: in another thread.
     bench.add(wait)
     bench.add(seen.set)
     bench.wait_for(2)

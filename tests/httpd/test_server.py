@@ -1,4 +1,4 @@
-"""The server of connections in this process: what no client can make happen at will."""
+"""The server in this process: events that no client can cause at will."""
 
 import errno
 import selectors
@@ -23,11 +23,11 @@ PEER = ("127.0.0.1", 1)
 
 
 class Panic(BaseException):
-    """What some libraries raise: no `Exception`."""
+    """Like exceptions of some libraries: not an `Exception`."""
 
 
 def app(environ: WSGIEnvironment, start: StartResponse) -> Iterable[bytes]:
-    """Answer by what the path says."""
+    """Respond according to the path."""
     path = environ["PATH_INFO"]
     if path == "/panic":
         raise Panic
@@ -38,7 +38,7 @@ def app(environ: WSGIEnvironment, start: StartResponse) -> Iterable[bytes]:
 
 @pytest.fixture(params=[selectors.DefaultSelector, selectors.SelectSelector])
 def server(request: pytest.FixtureRequest) -> Iterator[WSGIServer]:
-    """A server with a port and no threads: tests play them."""
+    """A server with a port and no threads: the tests act as its threads."""
     made = WSGIServer(app, listen("127.0.0.1", 0), selector=request.param)
     yield made
     for connection in list(made._connections):
@@ -50,19 +50,19 @@ def server(request: pytest.FixtureRequest) -> Iterator[WSGIServer]:
 def take_in(server: WSGIServer) -> tuple[ClientConnection, socket.socket]:
     ours, theirs = socket.socketpair()
     theirs.settimeout(PATIENCE_SECONDS)
-    server._take_in(ours, PEER)
+    server._add_connection(ours, *PEER)
     return next(reversed(server._waiting)), theirs
 
 
 def work_off(server: WSGIServer) -> None:
-    """Handle all events that there are."""
+    """Handle all events."""
     server._checks_from = time.monotonic() + PATIENCE_SECONDS
     while any(has_work(key) for key, _ in server._selector.select(0)):
         server._handle(server._find_event())
 
 
 def has_work(key: selectors.SelectorKey) -> bool:
-    """Whether it is not only the byte that ends a poll."""
+    """Return whether the event is more than the byte that ends a poll."""
     return not isinstance(key.data, socket.socket)
 
 
@@ -73,7 +73,7 @@ def answer_to(server: WSGIServer, client: socket.socket, request: bytes = GET) -
 
 
 class Interrupted(ClientConnection):
-    """A connection at whose deadline a thread looks, while another one does something."""
+    """A connection whose deadline is checked by a thread, while another thread acts."""
 
     meanwhile: Callable[[], object] | None = None
 
@@ -101,7 +101,7 @@ def test_a_new_connection_with_the_handle_of_a_closed_one_is_not_lost(
         server._close(old)
         ours, theirs = socket.socketpair()
         assert ours.fileno() == old.handle
-        server._take_in(ours, PEER)
+        server._add_connection(ours, *PEER)
         theirs.sendall(GET)
         new.append(theirs)
 
@@ -265,7 +265,7 @@ def test_a_request_that_came_before_the_end_is_answered(server: WSGIServer) -> N
 
 
 def test_a_connection_that_no_worker_is_woken_for_is_taken(server: WSGIServer) -> None:
-    # As when the system woke a worker that died before it accepted.
+    # As if the system woke a worker that died before accepting.
     server._listen(wanted=False)
     with closing(socket.create_connection(server._listener.getsockname())) as client:
         client.settimeout(PATIENCE_SECONDS)
@@ -313,7 +313,7 @@ def test_a_server_with_more_connections_than_another_leaves_the_next_to_it() -> 
         assert other._find_event() is None
         other._handle(None)
         assert counts == [2, 1, 7]
-        # The pause ends, whatever the counts are, and there is none while nothing comes.
+        # The pause ends, whatever the counts, and an idle server does not pause.
         assert first._find_event() is None
         first._handle(None)
         connect()
@@ -344,7 +344,7 @@ def test_a_server_that_stops_answers_the_connections_in_the_queue(
 
 def test_the_thread_that_waits_for_requests_shows_that_it_does(server: WSGIServer) -> None:
     beats: list[float] = []
-    server._beat = lambda: beats.append(time.monotonic())
+    server._heartbeat = lambda: beats.append(time.monotonic())
     for number in (1, 2, 3):
         assert server._find_event() is None
         assert len(beats) == number
@@ -357,7 +357,7 @@ def test_idle_connections_whose_requests_have_come_do_not_make_room(
     _, asks = take_in(server)
     _, idle = take_in(server)
     asks.sendall(GET)
-    assert server._make_room() == 1
+    assert server._close_idlest() == 1
     with closing(asks), closing(idle):
         assert answer_to(server, asks, b"").endswith(b"ok")
         assert idle.recv(1) == b""
@@ -366,7 +366,7 @@ def test_idle_connections_whose_requests_have_come_do_not_make_room(
 def test_what_is_kept_for_slow_clients_is_bounded_and_the_greediest_go_first(
     server: WSGIServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "HELD_BYTES_MAX", 40_000)
+    monkeypatch.setattr(module, "BUFFERED_BYTES_MAX", 40_000)
     modest, first = take_in(server)
     greedy = [take_in(server) for _ in range(3)]
     head = GET[:-2] + b"X: " + b"x" * 15_000

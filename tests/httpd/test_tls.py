@@ -1,4 +1,4 @@
-"""HTTPS by the server itself, spoken to by the clients of the standard library and of `httpx`."""
+"""HTTPS of the server itself, with clients of the standard library and `httpx`."""
 
 import hashlib
 import logging
@@ -25,7 +25,7 @@ LARGE: Final = os.urandom(1 << 20) * 8
 
 
 def app(environ: WSGIEnvironment, start: StartResponse) -> Iterable[bytes]:
-    """Answer with much, a piece at a time, or with the digest of what came."""
+    """Respond with a long streamed body, or with the digest of the request's body."""
     headers = [("X-Scheme", environ["wsgi.url_scheme"])]
     if environ["PATH_INFO"] == "/large":
         start("200 OK", [*headers, ("Content-Length", str(len(LARGE)))])
@@ -37,7 +37,7 @@ def app(environ: WSGIEnvironment, start: StartResponse) -> Iterable[bytes]:
 
 
 Certificate = tuple[Path, Path]
-"""The files of a certificate and its key."""
+"""Files of a certificate and its key."""
 
 
 @pytest.fixture
@@ -122,7 +122,9 @@ def test_a_new_certificate_is_used_without_a_restart(
     new_certificate, key = write_certificate(tmp_path / "new")
     with caplog.at_level(logging.WARNING):
         new_certificate.replace(certificate[0])
-        eventually(lambda: "cannot be renewed" in caplog.text)  # the key is still the old one
+        eventually(
+            lambda: "cannot reload the certificate" in caplog.text
+        )  # the key is still the old one
     assert ssl.get_server_certificate(("127.0.0.1", port)) == before
     key.replace(certificate[1])
     eventually(lambda: ssl.get_server_certificate(("127.0.0.1", port)) != before)

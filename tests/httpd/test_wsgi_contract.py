@@ -1,7 +1,7 @@
-"""What a WSGI server must do for object storage: httpd, and others (`make test-all PARTS=wsgi`).
+"""Requirements of object storage on WSGI servers: httpd and others (`make test-all PARTS=wsgi`).
 
-The other servers fail some of it; `FAILS` says which, and the results are in design/0008. A server
-that begins to pass a test fails here (a strict xfail), so the table stays true.
+Other servers fail some of them, as listed in `FAILS`; design/0008 has the results. A server that
+starts to pass a test fails here (a strict xfail), so the table stays true.
 """
 
 import hashlib
@@ -61,7 +61,7 @@ FAILS: Final = {
         "ambiguous_framing_is_refused[coding]",
     },
 }
-"""Tests that a server is known to fail, with the case where it passes others."""
+"""Tests that a server is known to fail, with the parameter where it passes others."""
 GET: Final = b"GET /%s HTTP/1.1\r\nHost: x\r\n\r\n"
 BODY: Final = b"the content of an object"
 CHUNKED: Final = b"%x\r\n%s\r\n0\r\n\r\n" % (len(BODY), BODY)
@@ -84,7 +84,7 @@ def server(request: pytest.FixtureRequest, shared: ContractServer) -> ContractSe
 
 @pytest.fixture(params=SERVERS)
 def own(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ContractServer]:
-    """A server for one test, which stops it."""
+    """A server for a single test, which stops it."""
     mark_known(request, request.param)
     with run_server(request.param, tmp_path) as running:
         yield running
@@ -112,7 +112,7 @@ def head_of(client: socket.socket) -> bytes:
 
 
 def answer_of(client: socket.socket) -> tuple[int, bytes, bytes]:
-    """Read one response; return its status, head and body."""
+    """Read a response; return its status, head and body."""
     head = head_of(client)
     found = re.search(rb"\r\ncontent-length: *(\d+)", head.lower())
     assert found, head
@@ -126,7 +126,7 @@ def answer_of(client: socket.socket) -> tuple[int, bytes, bytes]:
 
 
 def status_of_refusal(client: socket.socket) -> int:
-    """Return the status with which a request is refused; 400 if the server just closes."""
+    """Return the status of a refused request; 400 if the server just closes the connection."""
     try:
         head = client.recv(1 << 16)
     except ConnectionResetError:
@@ -168,7 +168,7 @@ def is_refused(server: ContractServer, name: str, wire: bytes, how: str) -> bool
             client.shutdown(socket.SHUT_WR)
             while client.recv(1 << 16):
                 pass
-    # The application may never have been called, which is as good.
+    # Equally good: the application was never called.
     with closing(server.connect(GET % b"after")) as client:
         assert answer_of(client)[0] == 200
     draft = server.folder / f"{name}.draft"
@@ -194,7 +194,7 @@ def test_a_client_that_stops_in_a_body_is_cut(server: ContractServer) -> None:
 def test_reads_return_the_bytes_that_have_arrived(server: ContractServer) -> None:
     with closing(server.connect(put("slow", f"Content-Length: {len(BODY)}"))) as client:
         for at in range(0, len(BODY), 4):
-            # Else the application cannot tell a slow client from one that stops.
+            # Otherwise the application cannot distinguish a slow client from a stalled one.
             eventually(lambda end=at: has_size(server.folder / "slow.draft", end), 10)  # type: ignore[misc]
             client.sendall(BODY[at : at + 4])
         assert answer_of(client)[0] == 200
@@ -205,7 +205,7 @@ def has_size(path: Path, size: int) -> bool:
 
 
 def test_a_body_is_streamed(server: ContractServer) -> None:
-    """The application gets the first bytes before the last ones are sent."""
+    """The application receives the first bytes before the last are sent."""
     size = 32 << 20
     head = put("streamed", f"Content-Length: {size}")
     with closing(server.connect(head, bytes(1 << 16))) as client:
@@ -332,7 +332,7 @@ def test_a_server_that_stops_finishes_its_requests(own: ContractServer) -> None:
 
 
 def refuses_or_resets(server: ContractServer) -> bool:
-    """Whether new connections are taken no more."""
+    """Return whether new connections are refused."""
     try:
         with closing(server.connect(GET % b"a")) as client:
             client.settimeout(0.2)

@@ -326,14 +326,14 @@ def test_taking_back_leaves_alone_what_came_later(
 def test_a_storage_that_stores_and_then_fails_keeps_nothing(
     lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    put: Callable[[Address, list[bytes]], PutResult] = lake.block.put_unnamed
+    put: Callable[[Address, list[bytes]], PutResult] = lake.block.put_unreferenced
 
     def stored_but_unanswered(address: Address, chunks: list[bytes]) -> PutResult:
         put(address, chunks)
         raise StorageUnavailable("no reply")
 
     monkeypatch.setattr(
-        type(lake.block), "put_unnamed", lambda _self, *args: stored_but_unanswered(*args)
+        type(lake.block), "put_unreferenced", lambda _self, *args: stored_but_unanswered(*args)
     )
     with pytest.raises(StorageUnavailable):
         lake.catalog.uploads.upload(REPOSITORY, MAIN, b"a", [b"x"])

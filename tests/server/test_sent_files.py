@@ -368,7 +368,7 @@ class Trickling(ClientConnection):
         limits = HTTPLimits(response_bytes_per_second=1024)
         super().__init__(ours, {"REMOTE_ADDR": "x"}, limits, report=count_cut, release=lambda: None)
 
-    def count_untaken(self) -> int:
+    def count_unacked(self) -> int:
         return self.sent
 
     def _wait(self, _event: int) -> bool:

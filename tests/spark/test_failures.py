@@ -279,13 +279,13 @@ def test_a_storage_that_refuses(
     expired = dict.fromkeys(("GET", "HEAD", "PUT", "POST", "DELETE"), (400, "ExpiredToken"))
     when(JUDGED, lambda: proxy.refused.update(expired))
     assert quiet_run(s3_client) == 1
-    assert "the storage refuses a request" in one_line(capsys)
+    assert "the storage refused a request" in one_line(capsys)
     assert stored(seaweedfs_settings, s3_client) == before
     # They are not good for deleting.
     proxy.refused.clear()
     proxy.refused["POST"] = 403, "AccessDenied"
     assert quiet_run(s3_client) == 1
-    assert "2 objects could not be deleted: these credentials may not access" in one_line(capsys)
+    assert "2 objects could not be deleted: the credentials do not allow access" in one_line(capsys)
     assert stored(seaweedfs_settings, s3_client) == before
     # They are.
     proxy.refused.clear()

@@ -4,7 +4,7 @@ import sys
 from pathlib import Path
 
 from lakebed.auth import KeyPair
-from lakebed.base.without_pandas import do_without_pandas
+from lakebed.base.without_pandas import block_pandas
 from lakebed.lake.places import parse_namespace
 from lakebed.server.config_files import load
 from lakebed.server.processes.supervisor import serve
@@ -14,7 +14,7 @@ REPOSITORY = "lake"
 
 
 def main(file: str) -> None:
-    do_without_pandas()
+    block_pandas()
     from lakebed.server.app import open_services  # it imports PyArrow
 
     settings = load(Path(file), environment={})

@@ -214,7 +214,7 @@ def test_stalled_uploads_of_one_user_hold_up_nobody_else_and_are_cut_off(
     assert statuses[400] >= 36
     assert [status_of(each) for each in refused] == [401] * 20
     assert refusals(server, "stalled_upload") >= before + statuses[400]
-    eventually(lambda: "cut off a client that stopped in a body" in server.log())
+    eventually(lambda: "client cut: upload stalled" in server.log())
     again = {"Authorization": authorization(server)}
     eventually(
         lambda: (

@@ -42,7 +42,7 @@ store = open_local(Path(sys.argv[1]))
 def write(thread):
     for number in count():
         name = f"{thread}/{number // 50}/{number}"
-        store.put_unnamed(DATA.address(name), [name.encode()])
+        store.put_unreferenced(DATA.address(name), [name.encode()])
         store.create_by_content([(DATA.address(f"c/{name}"), name.encode())])
         os.write(1, f"{name}\\n".encode())
 

@@ -111,14 +111,14 @@ def test_the_environment_of_a_request_is_not_that_of_the_process(served: Served)
 
 
 def test_clients_that_take_nothing_of_large_answers_hold_no_thread(served: Served) -> None:
-    marks = served.log().count("takes nothing of a response")
+    marks = served.log().count("download stalled")
     with ExitStack() as stack:
         number = LimitSettings(**LIMITS).threads + 1
         for _ in range(number):
             stack.enter_context(served.connect(PID.replace(b"pid", b"large")))
         line = f'lakebed_http_requests_total{{operation="large",status="200"}} {number}.0'
         eventually(lambda: line in served.get("metrics").text)
-        eventually(lambda: served.log().count("takes nothing of a response") > marks)
+        eventually(lambda: served.log().count("download stalled") > marks)
         assert served.get("healthcheck").status_code == 200
 
 

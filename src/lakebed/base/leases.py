@@ -29,9 +29,7 @@ from typing import Final, Protocol
 from lakebed.base.runtime import ResultT, Runtime
 
 FORGOTTEN_SECONDS: Final = 3600.0
-"""A lease not renewed for this long, by the wall clock, is free: for processes too short-lived to
-observe the mark.
-"""
+"""Age, by the wall clock, at which a lease is free for processes too short-lived to observe it."""
 
 RENEWALS: Final = 3
 """Renewals per lease duration."""
@@ -126,18 +124,18 @@ class Lease:
 def with_heartbeat(
     runtime: Runtime,
     work: Callable[[], ResultT],
-    beat: Callable[[], bool],
+    heartbeat: Callable[[], bool],
     *,
     every_seconds: float,
     beside: Sequence[Callable[[Callable[[float], bool]], None]] = (),
 ) -> ResultT:
-    """Run `work`, calling `beat` until it ends; return its result.
+    """Run `work`, calling `heartbeat` until it ends; return its result.
 
     Args:
         runtime: Runs both.
         work: Called with the context variables of the caller.
-        beat: Returns False when no further call is needed.
-        every_seconds: Interval between calls of `beat`.
+        heartbeat: Returns False when no further call is needed.
+        every_seconds: Interval between calls of `heartbeat`.
         beside: Functions to run concurrently with `work`. Each receives a function that waits for a
             number of seconds and returns whether `work` has ended.
     """
@@ -151,7 +149,7 @@ def with_heartbeat(
             over.set()
 
     def repeat() -> None:
-        while not over.wait(every_seconds) and beat():
+        while not over.wait(every_seconds) and heartbeat():
             pass
 
     tasks: list[Callable[[], None]] = [
@@ -164,15 +162,15 @@ def with_heartbeat(
 
 
 @contextmanager
-def heartbeat_thread(beat: Callable[[], bool], *, every_seconds: float) -> Iterator[None]:
-    """Call `beat` in a thread during a ``with`` block, until it returns False.
+def heartbeat_thread(heartbeat: Callable[[], bool], *, every_seconds: float) -> Iterator[None]:
+    """Call `heartbeat` in a thread during a ``with`` block, until it returns False.
 
     For jobs outside a server, whose work stays in the thread that started it.
     """
     over = threading.Event()
 
     def repeat() -> None:
-        while not over.wait(every_seconds) and beat():
+        while not over.wait(every_seconds) and heartbeat():
             pass
 
     thread = threading.Thread(target=repeat, name="lakebed-heartbeat", daemon=True)

@@ -13,13 +13,13 @@ class LRU(Generic[KeyT, ValueT]):
     """Thread-safe map, bounded by the sum of the costs of its values.
 
     By default every value costs 1, so the bound is a number of values. Methods block only on a lock
-    that is held briefly.
+    held only briefly.
     """
 
     def __init__(self, runtime: Runtime, *, cost_max: int) -> None:
         self._cost_max = cost_max
         self._lock = runtime.lock()
-        self._held: OrderedDict[KeyT, tuple[ValueT, int]] = OrderedDict()
+        self._entries: OrderedDict[KeyT, tuple[ValueT, int]] = OrderedDict()
         self._cost = 0
 
     @property
@@ -28,16 +28,16 @@ class LRU(Generic[KeyT, ValueT]):
         return self._cost
 
     def __len__(self) -> int:
-        return len(self._held)
+        return len(self._entries)
 
     def get(self, key: KeyT) -> ValueT | None:
-        """Return a value and make it the most recently used; return None if it is not cached."""
+        """Return a value and make it the most recently used, or return None."""
         with self._lock:
-            held = self._held.get(key)
-            if held is None:
+            entry = self._entries.get(key)
+            if entry is None:
                 return None
-            self._held.move_to_end(key)
-            return held[0]
+            self._entries.move_to_end(key)
+            return entry[0]
 
     def put(self, key: KeyT, value: ValueT, *, cost: int = 1) -> None:
         """Cache a value, evicting the least recently used values to stay within the bound.
@@ -48,20 +48,20 @@ class LRU(Generic[KeyT, ValueT]):
             self._drop(key)
             if cost > self._cost_max:
                 return
-            self._held[key] = value, cost
+            self._entries[key] = value, cost
             self._cost += cost
             while self._cost > self._cost_max:
-                self._drop(next(iter(self._held)))
+                self._drop(next(iter(self._entries)))
 
     def pop(self, key: KeyT) -> ValueT | None:
-        """Remove a value and return it, or None if it is not cached."""
+        """Remove a value and return it, or None if missing."""
         with self._lock:
             return self._drop(key)
 
     def _drop(self, key: KeyT) -> ValueT | None:
-        held = self._held.pop(key, None)
-        if held is None:
+        entry = self._entries.pop(key, None)
+        if entry is None:
             return None
-        value, cost = held
+        value, cost = entry
         self._cost -= cost
         return value

@@ -67,7 +67,7 @@ class Runtime(ABC):
 
     @abstractmethod
     def now(self) -> float:
-        """Return the wall clock in Unix seconds; it may jump and differ between processes."""
+        """Return the wall clock in seconds since 1970; it may jump and differ between processes."""
 
     @abstractmethod
     def monotonic(self) -> float:
@@ -120,7 +120,7 @@ _helpers = _new_helpers()
 
 
 _RANDOM_BYTES: Final = 1024
-"""Bytes drawn at a time: each draw releases the GIL, and reacquiring it takes much longer."""
+"""Bytes drawn at a time: each draw releases the GIL, which is slow to reacquire."""
 
 
 def _begin_anew() -> None:

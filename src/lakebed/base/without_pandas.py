@@ -15,10 +15,10 @@ class _NoPandas(MetaPathFinder):
     def find_spec(self, fullname: str, *_: object) -> None:
         """Raise ModuleNotFoundError for pandas."""
         if fullname == "pandas":
-            raise ModuleNotFoundError("a server does without pandas", name=fullname)
+            raise ModuleNotFoundError("pandas is blocked in server processes", name=fullname)
 
 
-def do_without_pandas() -> None:
+def block_pandas() -> None:
     """Prevent PyArrow from importing pandas from now on."""
     sys.meta_path.insert(0, _NoPandas())
 
@@ -28,5 +28,5 @@ def call_without_pandas(pickled: bytes, argument: object) -> None:
 
     pandas is blocked first: unpickling imports the function's module, which may create an array.
     """
-    do_without_pandas()
+    block_pandas()
     pickle.loads(pickled)(argument)  # noqa: S301 - of the process that started this one

@@ -144,7 +144,7 @@ class Namespace:
             InvalidAddress: The address is not in this namespace.
         """
         if address not in self:
-            raise InvalidAddress(f"{address} does not lie in {self}")
+            raise InvalidAddress(f"{address} is not in {self}")
         return address.path[len(self.prefix) :]
 
     def folder(self, relative: str) -> "Namespace":
@@ -157,7 +157,7 @@ class Namespace:
         slash = "" if relative.endswith("/") else "/"
         return Namespace(self.store, self.prefix + relative + slash)
 
-    def is_near(self, other: "Namespace") -> bool:
+    def overlaps(self, other: "Namespace") -> bool:
         """Return whether two namespaces are equal or one contains the other."""
         mine, others = str(self), str(other)
         return mine.startswith(others) or others.startswith(mine)
@@ -204,12 +204,12 @@ def check_path(path: str) -> None:
     if not path:
         raise InvalidAddress("a path must not be empty")
     if "\x00" in path:
-        raise InvalidAddress(f"the path {path!r} has a NUL in it")
+        raise InvalidAddress(f"the path {path!r} contains a NUL")
     try:
         path.encode()
     except UnicodeEncodeError as error:
         raise InvalidAddress(
-            f"the path {path!r} cannot be written as UTF-8: {error.reason}"
+            f"the path {path!r} cannot be encoded as UTF-8: {error.reason}"
         ) from None
 
 

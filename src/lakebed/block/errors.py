@@ -1,27 +1,27 @@
-"""What can go wrong with block storage, the same for every driver.
+"""Errors of block storage, the same for every driver.
 
     LakebedError
     └── BlockError
-        ├── ObjectNotFound          there is no object at the address   (also a FileNotFoundError)
-        ├── UploadNotFound          there is no such multipart upload   (also a LookupError)
-        ├── AlreadyExists           create: there is an object already  (also a FileExistsError)
-        ├── PreconditionFailed      replace: the object is another one by now, or is gone
-        ├── Forbidden               the storage refuses these credentials (also a PermissionError)
-        ├── Locked                  object lock of the storage protects the object from deletion
+        ├── ObjectNotFound          no object at the address            (also a FileNotFoundError)
+        ├── UploadNotFound          no such multipart upload            (also a LookupError)
+        ├── AlreadyExists           create: the object already exists   (also a FileExistsError)
+        ├── PreconditionFailed      replace: the object was changed or deleted
+        ├── Forbidden               the storage refuses the credentials (also a PermissionError)
+        ├── Locked                  an object lock protects the object from deletion
         ├── StorageUnavailable      the storage failed or did not answer; try again later
-        │   └── StorageFull         there is no room; waiting alone does not help
-        ├── InvalidArgument         refused before anything was done    (also a ValueError)
-        │   ├── InvalidAddress      the address is malformed, or the driver cannot spell it
+        │   └── StorageFull         out of space; waiting alone does not help
+        ├── InvalidArgument         refused before any change           (also a ValueError)
+        │   ├── InvalidAddress      malformed, or not representable by the driver
         │   ├── InvalidPart         complete_upload: a part is missing, changed, or out of order
-        │   └── RangeNotSatisfiable the object holds none of the bytes asked for
+        │   └── RangeNotSatisfiable the object has no bytes in the range
         ├── NotSupported            the storage has no such call; see the `supports_` members
         └── StorageClosed           the storage was closed              (also a ValueError)
 
-No exception of a vendor's library leaves a driver; it is the ``__cause__`` of one of these. An
-exception raised by the caller's own iterable of chunks goes through unchanged.
+No exception of a vendor's library leaves a driver except as the ``__cause__`` of these. Exceptions
+of the caller's own iterable of chunks pass through unchanged.
 
-Every error but `StorageUnavailable` means that the call changed nothing. After
-`StorageUnavailable` a write may have been applied, whole and never in part: the caller looks.
+Every error but `StorageUnavailable` means that the call changed nothing. After `StorageUnavailable`
+a write may have been applied, whole and never in part: the caller must check.
 """
 
 from datetime import datetime
@@ -30,7 +30,7 @@ from typing import ClassVar, Final
 from lakebed.base.errors import LakebedError
 
 LOCKED: Final = "locked until "
-"""The beginning of the message of `Locked`, in reports too."""
+"""Start of the message of `Locked`, in reports too."""
 
 
 class BlockError(LakebedError):
@@ -40,49 +40,49 @@ class BlockError(LakebedError):
 
 
 class ObjectNotFound(BlockError, FileNotFoundError):
-    """There is no object at the address."""
+    """No object exists at the address."""
 
     kind = "object_not_found"
 
     def __init__(self, address: object) -> None:
-        super().__init__(f"there is no object at {address}")
+        super().__init__(f"no object exists at {address}")
 
 
 class UploadNotFound(BlockError, LookupError):
-    """There is no such multipart upload: never begun, completed or aborted."""
+    """The multipart upload does not exist: never begun, completed or aborted."""
 
     kind = "upload_not_found"
 
     def __init__(self, address: object, upload_id: str) -> None:
-        super().__init__(f"there is no multipart upload '{upload_id}' of {address}")
+        super().__init__(f"no multipart upload '{upload_id}' of {address} exists")
 
 
 class AlreadyExists(BlockError, FileExistsError):
-    """There is an object at the address already; it was left as it is."""
+    """An object exists at the address; it was not changed."""
 
     kind = "already_exists"
 
     def __init__(self, address: object) -> None:
-        super().__init__(f"there is an object at {address} already")
+        super().__init__(f"an object already exists at {address}")
 
 
 class PreconditionFailed(BlockError):
-    """The object is not the one the caller read, or is gone; nothing was written."""
+    """The object was changed or deleted since it was read; nothing was written."""
 
     kind = "precondition_failed"
 
     def __init__(self, address: object) -> None:
-        super().__init__(f"the object at {address} was replaced or deleted since it was read")
+        super().__init__(f"the object at {address} was changed or deleted since it was read")
 
 
 class Forbidden(BlockError, PermissionError):
-    """The storage refuses this call to these credentials, or to this user of the machine."""
+    """The storage refuses these credentials, or the system refuses this user."""
 
     kind = "forbidden"
 
 
 class Locked(BlockError):
-    """Object lock of the storage protects the object from deletion."""
+    """An object lock of the storage protects the object from deletion."""
 
     kind = "locked"
 
@@ -99,26 +99,26 @@ class StorageUnavailable(BlockError):
 
 
 class StorageFull(StorageUnavailable):
-    """There is no room left for the write; nothing was written. Free space, then try again."""
+    """The storage is full; nothing was written. Free space, then try again."""
 
     kind = "storage_full"
-    public_message = "the storage has no room left"
+    public_message = "the storage is full"
 
 
 class InvalidArgument(BlockError, ValueError):
-    """An argument was refused; nothing was done."""
+    """An argument was refused; nothing was changed."""
 
     kind = "block_invalid_argument"
 
 
 class InvalidAddress(InvalidArgument):
-    """The address is malformed, belongs to another storage, or cannot be spelled on this one."""
+    """The address is malformed, of another storage, or not representable on this storage."""
 
     kind = "invalid_address"
 
 
 class InvalidPart(InvalidArgument):
-    """The parts named to complete an upload are not parts it has, or not in ascending order."""
+    """The parts to complete an upload are missing, changed or out of order."""
 
     kind = "invalid_part"
 

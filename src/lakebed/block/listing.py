@@ -1,4 +1,4 @@
-"""Listing a stretch of the objects in a namespace: what lies between two addresses."""
+"""Listings of an address range of a namespace."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -12,26 +12,26 @@ from lakebed.block.store import BlockStore
 
 @dataclass(frozen=True, slots=True)
 class AddressRange:
-    """The objects whose addresses lie behind `after`, up to and including `upto`."""
+    """Range of addresses: after `after`, up to and including `upto`."""
 
     after: Address | None
     upto: str | None
-    """The text of an address; None: to the end."""
+    """Last address as text, or None for no upper bound."""
 
 
-def list_stretch(
-    block: BlockStore, namespace: Namespace, stretch: AddressRange
+def list_range(
+    block: BlockStore, namespace: Namespace, address_range: AddressRange
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the objects of a stretch; columns and order as of `BlockStore.list_objects`."""
-    for batch in block.list_objects(namespace, start_after=stretch.after):
-        if stretch.upto is None:
+    """Yield the objects in a range; columns and order as for `BlockStore.list_objects`."""
+    for batch in block.list_objects(namespace, start_after=address_range.after):
+        if address_range.upto is None:
             yield batch
             continue
         addresses = batch.column("address")
-        if addresses[-1].as_py() <= stretch.upto:
+        if addresses[-1].as_py() <= address_range.upto:
             yield batch
             continue
-        inside = batch.filter(pc.less_equal(addresses, stretch.upto))
+        inside = batch.filter(pc.less_equal(addresses, address_range.upto))
         if inside.num_rows:
             yield inside
         return

@@ -1,4 +1,4 @@
-"""The rules of multipart uploads, for drivers that keep or check the parts themselves."""
+"""Checks of multipart uploads, for drivers that store or check the parts themselves."""
 
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
@@ -8,33 +8,34 @@ from lakebed.block.store import PART_NUMBER_MAX, Part, PartInfo
 
 
 def check_part_number(number: int) -> None:
-    """Refuse what cannot be the number of a part.
+    """Check the number of a part.
 
     Raises:
-        InvalidArgument: It is not within 1 to `PART_NUMBER_MAX`.
+        InvalidArgument: The number is not in 1 to `PART_NUMBER_MAX`.
     """
     if not 1 <= number <= PART_NUMBER_MAX:
-        raise InvalidArgument(f"parts are numbered from 1 to {PART_NUMBER_MAX}, not {number}")
+        raise InvalidArgument(f"the part number must be 1 to {PART_NUMBER_MAX}, not {number}")
 
 
 def check_order(named: Sequence[Part]) -> None:
-    """Refuse to complete an upload with no parts, or with parts that are out of order.
+    """Check that the parts to complete an upload are not empty and in ascending order.
 
     Raises:
-        InvalidPart: Numbers do not ascend, or none is named.
+        InvalidPart: The numbers do not ascend, or no part is given.
     """
     if not named:
-        raise InvalidPart("an upload is completed with at least one part")
+        raise InvalidPart("completing an upload needs at least one part")
     for before, after in pairwise(named):
         if before.number >= after.number:
-            raise InvalidPart(f"part {after.number} is named after part {before.number}")
+            raise InvalidPart(f"part {after.number} is listed after part {before.number}")
 
 
 def check_parts(named: Sequence[Part], stored: Mapping[int, PartInfo]) -> None:
-    """Refuse to complete an upload with parts that it does not have.
+    """Check that the parts to complete an upload are stored.
 
     Raises:
-        InvalidPart: A part is not stored with that ETag, numbers do not ascend, or none is named.
+        InvalidPart: A part is not stored with this ETag, the numbers do not ascend, or no part is
+            given.
     """
     check_order(named)
     for part in named:

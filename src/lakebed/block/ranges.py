@@ -1,4 +1,4 @@
-"""Which bytes of an object to read, and where they lie if that is an open file."""
+"""Byte ranges of objects, and their position in an open file."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -8,21 +8,18 @@ from lakebed.block.errors import InvalidArgument, RangeNotSatisfiable
 
 @dataclass(frozen=True, slots=True)
 class Between:
-    """The bytes from one offset to another; an end beyond the object's is the object's.
+    """Range from `start` up to `end`, which may exceed the object's size.
 
     Raises:
-        InvalidArgument: The range is empty or begins before the object.
+        InvalidArgument: The range is empty or `start` is negative.
     """
 
     start: int
-    """Offset of the first byte."""
-
     end: int
-    """Offset after the last byte."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.start < self.end:
-            raise InvalidArgument(f"there are no bytes from {self.start} up to {self.end}")
+            raise InvalidArgument(f"the byte range {self.start} to {self.end} is empty or negative")
 
     def __str__(self) -> str:
         return f"bytes {self.start} to {self.end - 1}"
@@ -30,14 +27,13 @@ class Between:
 
 @dataclass(frozen=True, slots=True)
 class FromOffset:
-    """The bytes from an offset to the end.
+    """Range from `start` to the end of the object.
 
     Raises:
         InvalidArgument: The offset is negative.
     """
 
     start: int
-    """Offset of the first byte."""
 
     def __post_init__(self) -> None:
         if self.start < 0:
@@ -49,14 +45,14 @@ class FromOffset:
 
 @dataclass(frozen=True, slots=True)
 class Suffix:
-    """The last bytes; all of them if the object is shorter.
+    """The last bytes, or the whole object if it is shorter.
 
     Raises:
         InvalidArgument: The length is not positive.
     """
 
     length: int
-    """How many bytes, at most."""
+    """Maximum number of bytes."""
 
     def __post_init__(self) -> None:
         if self.length <= 0:
@@ -70,12 +66,12 @@ ByteRange = Between | FromOffset | Suffix
 
 
 def resolve(byte_range: ByteRange | None, size: int) -> tuple[int, int]:
-    """Return offset and length of the bytes that a range means in an object of `size` bytes.
+    """Return offset and length of a byte range in an object of `size` bytes.
 
-    Without a range it is all bytes, of which there may be none. A range must have at least one.
+    None means the whole object, which may be empty. A range must contain at least one byte.
 
     Raises:
-        RangeNotSatisfiable: It begins at or after the end, or the object is empty.
+        RangeNotSatisfiable: The range begins at or after the end, or the object is empty.
     """
     match byte_range:
         case None:
@@ -92,25 +88,25 @@ def resolve(byte_range: ByteRange | None, size: int) -> tuple[int, int]:
 
 
 class FileSection:
-    """Where the bytes of a `ByteStream` lie in an open file.
+    """Position of the bytes of a `ByteStream` in an open file.
 
-    Whoever sends them may take the first of them from the file itself, before the first chunk, and
-    notes how many (`take`). The chunks are those behind.
+    A sender may send the first bytes directly from the file, before the first chunk, and counts
+    them with `take`. The chunks are the remaining bytes.
     """
 
     __slots__ = ("descriptor", "size", "start", "taken", "took_seconds")
 
     def __init__(self, descriptor: int, start: int, size: int) -> None:
         self.descriptor: Final = descriptor
-        """Of the file; it is open as long as the stream is."""
+        """Descriptor, open until the stream is closed."""
         self.start: Final = start
         self.size: Final = size
         self.taken = 0
-        """How many bytes were taken."""
+        """Number of bytes sent from the file."""
         self.took_seconds = 0.0
-        """How long that took."""
+        """Time spent sending them."""
 
     def take(self, size: int, seconds: float) -> None:
-        """Note that bytes were taken, and how long that took."""
+        """Count bytes sent from the file, and the time spent."""
         self.taken += size
         self.took_seconds += seconds

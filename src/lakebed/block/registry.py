@@ -1,4 +1,4 @@
-"""From settings to a storage ready to use: the driver, and the wrapper around it."""
+"""Open a storage from its settings: the driver and its wrapper."""
 
 import logging
 from collections.abc import Callable
@@ -24,8 +24,8 @@ _LOGGER: Final = logging.getLogger(__name__)
 
 OpenDriver = Callable[[BlockSettings, Runtime], BlockStore]
 
-# Settings -> module with a function `open_driver(settings, runtime)`, and the extra that it needs.
-# By name, so that a vendor's library loads only where it is used.
+# Settings -> module with a function `open_driver(settings, runtime)`, and the required extra. By
+# name, so that a vendor's library is imported only where needed.
 _DRIVERS: Final = MappingProxyType(
     {
         LocalSettings: ("lakebed.block.drivers.local", None),
@@ -38,17 +38,17 @@ _DRIVERS: Final = MappingProxyType(
 
 
 def open_block(settings: BlockSettings, *, runtime: Runtime | None = None) -> BlockStore:
-    """Open the storage that the settings describe; its calls are measured.
+    """Open the storage described by the settings, with metrics.
 
     Raises:
-        InvalidArgument: These are not settings of a storage, they contradict each other, or a
-            local root lies on a file system that cannot keep objects apart.
-        MissingExtraError: The driver needs an extra that is not installed; the message says which.
-        Forbidden: The local root cannot be made or used by this user.
+        InvalidArgument: The settings are not of a storage or contradict each other, or the file
+            system of a local root is unsuitable.
+        MissingExtraError: The driver needs an extra that is not installed, named in the message.
+        Forbidden: This user cannot create or use the local root.
     """
     if type(settings) not in _DRIVERS:
         raise InvalidArgument(
-            f"cannot open a storage by {type(settings).__name__}: use the settings of a driver"
+            f"cannot open a storage with {type(settings).__name__}: use the settings of a driver"
         )
     module, extra = _DRIVERS[type(settings)]
     try:

@@ -1,4 +1,4 @@
-"""How to reach a storage: one frozen class for each kind; no secret shows in a ``repr``."""
+"""Settings of a storage: a frozen class for each kind; no ``repr`` shows a secret."""
 
 from dataclasses import dataclass, field
 from ipaddress import ip_address
@@ -9,45 +9,45 @@ from urllib.parse import urlsplit
 
 @dataclass(frozen=True, slots=True)
 class LocalSettings:
-    """A folder of this machine; ``local://name/path`` is the file ``name/path`` in it."""
+    """A local folder; ``local://name/path`` is the file ``name/path`` in it."""
 
     root: Path
-    """The folder; made if it is not there."""
+    """The folder; created if missing."""
     sync: bool = True
-    """Whether a write waits until the disk has it. Without that, objects that were acknowledged
-    may be lost or empty after a power failure: right only for data that can be made again."""
+    """Whether writes wait for the disk. If not, acknowledged objects may be lost or empty after a
+    power failure: only for data that can be reproduced."""
 
 
 @dataclass(frozen=True, slots=True)
 class MemorySettings:
-    """The memory of this process; each store that is opened begins empty."""
+    """The memory of this process; each opened store starts empty."""
 
 
 @dataclass(frozen=True, slots=True)
 class S3Settings:
-    """Amazon S3 or a server that speaks its protocol.
+    """Amazon S3 or a compatible server.
 
-    Without keys, credentials are found as the vendor's tools find them: in the environment, in its
-    files, from the machine's role.
+    Without keys, credentials are found as by the vendor's tools: in the environment, in the
+    vendor's configuration files, from the machine's role.
     """
 
     region: str = "us-east-1"
-    """The region of the buckets."""
+    """Region of the buckets."""
     endpoint: str | None = None
-    """``http://127.0.0.1:8333``; None for Amazon's own."""
+    """Endpoint such as ``http://127.0.0.1:8333``; None for Amazon's."""
     access_key_id: str | None = None
-    """The key to sign requests with, if the vendor's tools shall not find one."""
+    """Access key id, or None to use the credentials found."""
     secret_access_key: str | None = field(default=None, repr=False)
-    """Its secret."""
+    """Secret of the access key."""
     session_token: str | None = field(default=None, repr=False)
-    """The token that belongs to keys that end after a time."""
+    """Session token of temporary keys."""
     path_style: bool | Literal["auto"] = "auto"
-    """Whether the bucket goes into the path and not into the host name of a request. ``auto``: if
-    the host of the endpoint is an address, or a name without dots."""
+    """Whether requests contain the bucket in the path instead of the host name. ``auto``: if the
+    endpoint's host is an IP address or a name without dots."""
 
     @property
     def uses_path_style(self) -> bool:
-        """Whether the bucket goes into the path, with ``auto`` decided."""
+        """Whether the bucket is in the path, with ``auto`` resolved."""
         if self.path_style != "auto":
             return self.path_style
         host = urlsplit(self.endpoint or "").hostname
@@ -59,20 +59,20 @@ class GCSSettings:
     """Google Cloud Storage; experimental."""
 
     service_account_file: Path | None = None
-    """None: credentials are found as the vendor's tools find them."""
+    """None: credentials are found as by the vendor's tools."""
 
 
 @dataclass(frozen=True, slots=True)
 class AzureSettings:
-    """One storage account of Azure Blob Storage."""
+    """A storage account of Azure Blob Storage."""
 
     account: str
-    """The name of the account."""
+    """Name of the account."""
     account_key: str | None = field(default=None, repr=False)
-    """None: credentials are found as the vendor's tools find them."""
+    """None: credentials are found as by the vendor's tools."""
     endpoint: str | None = None
-    """``http://127.0.0.1:10000/account``; None for Azure's own. Addresses are the same with both:
-    ``https://account.blob.core.windows.net/container/path``."""
+    """Endpoint such as ``http://127.0.0.1:10000/account``; None for Azure's. Addresses do not
+    depend on it: ``https://account.blob.core.windows.net/container/path``."""
 
 
 BlockSettings = LocalSettings | MemorySettings | S3Settings | GCSSettings | AzureSettings

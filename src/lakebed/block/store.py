@@ -1,21 +1,21 @@
-"""The block storage interface: all bytes that Lakebed keeps for its users go through these calls.
+"""The block storage interface, used for all objects and metadata files.
 
-A `BlockStore` is one configured storage: a folder of this machine, an account at a cloud. It serves
-every address of its scheme that it can reach with its settings. Addresses are `Address` values; an
-address of another scheme is refused with `InvalidAddress`.
+A `BlockStore` is one configured storage: a local folder or a cloud account. It serves every address
+of its scheme that its settings can reach, and refuses an `Address` of another scheme with
+`InvalidAddress`.
 
-**Visible whole or not at all.** An object appears, or replaces the one before, in one step, after
-its last byte was stored. A stream that breaks off leaves nothing new, and what was there stays.
-When a write returns, the object is as durable as the storage makes it.
+**Atomic visibility.** An object appears, or replaces the previous one, in a single step, after its
+last byte was stored. A stream that breaks off changes nothing. When a write returns, the object is
+as durable as the storage makes it.
 
 **Read after write.** Every call sees the writes and deletes that returned before it began.
 
-**Streams.** Bodies go in and out in chunks; nothing holds a whole object in memory, but the calls
-for small metadata files (`read`, `create`, `replace`), which take and return bytes.
+**Streams.** Bodies are transferred in chunks. Only the calls for small metadata files (`read`,
+`create`, `replace`) load a whole object into memory.
 
 **Errors.** Each call may raise `Forbidden`, `StorageUnavailable`, `InvalidAddress` and
-`StorageClosed`; the docstrings name what else it raises. See `lakebed.block.errors` for what a
-caller may assume afterwards.
+`StorageClosed`; docstrings list further errors. See `lakebed.block.errors` for the guarantees after
+an error.
 """
 
 from abc import ABC, abstractmethod
@@ -38,18 +38,18 @@ from lakebed.block.errors import (
 from lakebed.block.ranges import ByteRange, FileSection
 
 ETag = NewType("ETag", str)
-"""The mark of one content of an object, without quotes; a later write of other bytes changes it."""
+"""Identifies a content of an object; without quotes. Writing other bytes changes it."""
 
 UploadId = NewType("UploadId", str)
-"""The name of a multipart upload, given by the storage."""
+"""Id of a multipart upload, assigned by the storage."""
 
 PART_NUMBER_MAX: Final = 10_000
 """Parts of an upload are numbered from 1 to this."""
 
 PART_BYTES_MAX: Final = 5 << 30
-"""The size of the largest part of an upload, as with S3."""
+"""Maximum size of a part, as with S3."""
 
-# Sorts after every character that a name can hold.
+# Sorts after every character of a name.
 _LAST: Final = "\U0010ffff"
 
 LIST_SCHEMA: Final = pa.schema(
@@ -60,63 +60,62 @@ LIST_SCHEMA: Final = pa.schema(
         pa.field("etag", pa.string(), nullable=False),
     ]
 )
-"""The columns of `BlockStore.list_objects`; an address is the text of an `Address`, an
-ETag what `BlockStore.head` would say."""
+"""Columns of `BlockStore.list_objects`: addresses as text, ETags as in `BlockStore.head`."""
 
 
 @dataclass(frozen=True, slots=True)
 class ObjectInfo:
-    """What a storage knows of an object."""
+    """Metadata of an object."""
 
     address: Address
     size: int
     mtime: datetime
-    """When it was written, by the clock of the storage; in UTC."""
+    """Time of the write by the storage's clock, in UTC."""
     etag: ETag
 
     def as_listed(self) -> pa.RecordBatch:
-        """Return this as a listing would have it: one row with the columns of `LIST_SCHEMA`."""
+        """Return a row of a listing, with the columns of `LIST_SCHEMA`."""
         row = [str(self.address)], [self.size], [self.mtime], [self.etag]
         return pa.record_batch(list(row), schema=LIST_SCHEMA)
 
 
 class Stray(NamedTuple):
-    """A file in a storage that is no object: no listing has it, and no address reads it."""
+    """A file in a storage that is not an object: not listed, and without an address."""
 
     place: str
-    """Like an address; bytes that are not UTF-8 are escaped."""
+    """Path in the form of an address; bytes that are not UTF-8 are escaped."""
     kind: str
-    """In the plural, as in "symbolic links"."""
+    """Kind in the plural, such as "symbolic links"."""
 
 
 @dataclass(frozen=True, slots=True)
 class PutResult:
-    """What was written by a streaming put, as counted on the way."""
+    """Result of a streaming put, measured on the way."""
 
     size: int
     md5: str
-    """In hexadecimal."""
+    """MD5 in hexadecimal."""
     etag: ETag
 
 
 @dataclass(frozen=True, slots=True)
 class DeleteResult:
-    """What became of one of the addresses of `delete_many` or `delete_versions`."""
+    """Result of `delete_many` or `delete_versions` for an address."""
 
     address: Address
     error: BlockError | None
-    """None: there is no object at the address now, whether or not there was one before."""
+    """None if no object exists now, whether or not it existed before."""
     leaves_versions: bool = False
-    """Whether the storage keeps what was deleted as an older version; of `delete_many`."""
+    """Whether the storage keeps the deleted object as an older version; for `delete_many`."""
     versions: int = 0
-    """How many versions were deleted, delete markers among them; of `delete_versions`."""
+    """Number of deleted versions, including delete markers; for `delete_versions`."""
     bytes: int = 0
-    """Their size, together."""
+    """Total size of the deleted versions."""
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A part of a multipart upload, as its uploader names it."""
+    """A part of a multipart upload, as given by its uploader."""
 
     number: int
     etag: ETag
@@ -124,21 +123,21 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class WrittenPart(Part):
-    """A part that was just written, as counted on the way."""
+    """A part just written, measured on the way."""
 
     md5: str
-    """In hexadecimal."""
+    """MD5 in hexadecimal."""
 
 
 @dataclass(frozen=True, slots=True)
 class PartInfo:
-    """A part of a multipart upload, as the storage knows it."""
+    """A part of a multipart upload, as recorded by the storage."""
 
     number: int
     etag: ETag
     size: int
     mtime: datetime
-    """When it was written, in UTC."""
+    """Time of the write, in UTC."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,14 +147,14 @@ class Upload:
     address: Address
     upload_id: UploadId
     created: datetime
-    """When it was begun, in UTC."""
+    """Start of the upload, in UTC."""
 
 
 class ByteStream(Iterator[bytes]):
     """The bytes of an object, in chunks of bounded size.
 
-    Whoever gets one reads it to its end or closes it; ``with`` does. A plain generator would not
-    do: closing one that was never started skips its ``finally``.
+    Callers read the stream to its end or close it, for example using ``with``. Not a plain
+    generator: closing one that was never started skips its ``finally``.
     """
 
     def __init__(
@@ -167,9 +166,9 @@ class ByteStream(Iterator[bytes]):
         file: FileSection | None = None,
     ) -> None:
         self.object_size: Final = object_size
-        """How many bytes the whole object has, of which these may be some."""
+        """Size of the whole object; the stream may be a range of it."""
         self.file: Final = file
-        """Where the bytes lie, if that is an open file."""
+        """Position of the bytes, if they are in an open file."""
         self._chunks = chunks
         self._close: Callable[[], None] | None = close
 
@@ -183,7 +182,7 @@ class ByteStream(Iterator[bytes]):
             raise
 
     def close(self) -> None:
-        """Free what the stream holds; closing twice is fine."""
+        """Release the resources of the stream; closing twice is allowed."""
         close, self._close = self._close, None
         if close is not None:
             close()
@@ -196,14 +195,13 @@ class ByteStream(Iterator[bytes]):
 
 
 class BlockStore(ABC):
-    """The interface that drivers implement and everything above uses.
+    """Interface of the drivers.
 
-    A store may be used by many threads. It must be opened in the process that uses it: an open
-    store does not survive ``fork``.
+    Thread-safe. A store must be opened in the process that uses it: it does not survive ``fork``.
     """
 
     scheme: str
-    """The scheme of the addresses that it serves."""
+    """Scheme of the addresses."""
 
     shared_between_processes: bool
     """Whether other processes that open the same settings see the same objects."""
@@ -212,45 +210,45 @@ class BlockStore(ABC):
     """Whether `presign_get` and `presign_put` work."""
 
     presigned_put_creates_only: bool = False
-    """Whether the holder of a URL to write an object can create it but not replace it. Where the
-    storage does not sign and the server does, `put_new` sees to that."""
+    """Whether a presigned URL for writing can create an object but not replace it. If the server
+    signs in place of the storage, `put_new` ensures this."""
 
     supports_presign_part: bool = False
     """Whether `presign_part` works."""
 
     supports_uploads: bool = True
-    """Whether the calls for multipart uploads work; if not, they raise `NotSupported`."""
+    """Whether multipart uploads work; otherwise their calls raise `NotSupported`."""
 
     part_bytes_min: int
-    """The least size of every part of an upload but the last; smaller ones make `complete_upload`
-    raise `InvalidPart`."""
+    """Minimum size of all parts of an upload but the last; `complete_upload` raises `InvalidPart`
+    for smaller parts."""
 
     @abstractmethod
     def check_address(self, address: Address) -> None:
-        """Refuse an address that no object of this storage can have; nothing is asked.
+        """Check that an object of this storage can have this address, without a request.
 
         Raises:
-            InvalidAddress: It is of another storage, or this one cannot spell it.
+            InvalidAddress: The address is of another storage or not representable.
         """
 
     # Objects
 
     @abstractmethod
     def put(self, address: Address, chunks: Iterable[bytes]) -> PutResult:
-        """Write an object from a stream, replacing any that was there.
+        """Write an object from a stream, replacing any existing object.
 
-        If the iterable raises, its exception goes through and nothing was written.
+        An exception of the iterable passes through, and nothing is written.
 
         Raises:
-            InvalidArgument: The stream is longer than the storage takes by one `put`; nothing was
-                written. The clouds take 78 GiB; larger objects are written by multipart uploads.
+            InvalidArgument: The stream is too long for one `put`; nothing was written. The clouds
+                accept 78 GiB; larger objects need multipart uploads.
         """
 
-    def put_unnamed(self, address: Address, chunks: Iterable[bytes]) -> PutResult:
-        """Write an object as `put` does, to an address that nothing names before this returns.
+    def put_unreferenced(self, address: Address, chunks: Iterable[bytes]) -> PutResult:
+        """Write an object like `put`, to an address not referenced before this returns.
 
-        Nothing is written there again afterwards. It may cost less: if the process or the machine
-        fails before this has returned, part of the object may be left there, as garbage.
+        The address is never written again. May be cheaper than `put`: if the process or the machine
+        fails before this returns, a partial object may remain as garbage.
         """
         return self.put(address, chunks)
 
@@ -259,16 +257,16 @@ class BlockStore(ABC):
         address: Address,
         chunks: Iterable[bytes],  # noqa: ARG002 - drivers that have the call use it
     ) -> PutResult:
-        """Write an object from a stream, unless there is one when the stream ends.
+        """Write an object from a stream, unless an object exists when the stream ends.
 
-        Of several that race, the one whose stream ends first wins. A storage that signs requests
-        itself need not have this call.
+        Of several concurrent calls, the one whose stream ends first wins. A storage that signs
+        requests itself need not support this call.
 
         Raises:
-            AlreadyExists: There is an object by now; it was left as it is.
+            AlreadyExists: An object exists; it was not changed.
             NotSupported: The storage has no such call.
         """
-        raise NotSupported(f"{self.scheme} storage cannot write a stream only if absent: {address}")
+        raise NotSupported(f"{self.scheme} storage cannot write a stream conditionally: {address}")
 
     @abstractmethod
     def get(
@@ -278,38 +276,38 @@ class BlockStore(ABC):
         byte_range: ByteRange | None = None,
         etag: ETag | None = None,
     ) -> ByteStream:
-        """Return the bytes of an object, or some of them; with `etag`, only of that content.
+        """Return a stream of an object or a range of it; with `etag`, only of that content.
 
-        The object is found before this returns: errors of finding it are raised by the call itself,
-        and all chunks are of that one content, even if it is replaced or deleted meanwhile. Reading
-        on raises `StorageUnavailable` where the storage breaks off, and where it cannot go on with
-        the same content; a stream that ends without an error is whole.
+        The object is found before this returns, so the call itself raises the errors below, and all
+        chunks belong to the same content, even if it is replaced or deleted meanwhile. Reading
+        raises `StorageUnavailable` if the storage breaks off or can no longer serve the same
+        content; a stream that ends without an error is complete.
 
         Raises:
-            ObjectNotFound: There is no object.
-            PreconditionFailed: The object has another ETag; Azure says this also if there is none.
-            RangeNotSatisfiable: The object holds none of the bytes asked for.
+            ObjectNotFound: The object does not exist.
+            PreconditionFailed: The object has another ETag; on Azure also if it does not exist.
+            RangeNotSatisfiable: The object has no bytes in the range.
         """
 
     def read(self, address: Address) -> bytes:
         """Return all bytes of a small object.
 
         Raises:
-            ObjectNotFound: There is no object.
+            ObjectNotFound: The object does not exist.
         """
         with self.get(address) as stream:
             return b"".join(stream)
 
     @abstractmethod
     def head(self, address: Address) -> ObjectInfo:
-        """Return what is known of an object.
+        """Return the metadata of an object.
 
         Raises:
-            ObjectNotFound: There is no object.
+            ObjectNotFound: The object does not exist.
         """
 
     def exists(self, address: Address) -> bool:
-        """Whether there is an object at the address."""
+        """Return whether an object exists at the address."""
         try:
             self.head(address)
         except ObjectNotFound:
@@ -318,10 +316,10 @@ class BlockStore(ABC):
 
     @abstractmethod
     def delete(self, address: Address) -> None:
-        """Delete an object; deleting what is not there is fine."""
+        """Delete an object; a missing object is not an error."""
 
     def delete_many(self, addresses: Sequence[Address]) -> list[DeleteResult]:
-        """Delete many objects, each as by `delete`; return a result for each, in their order.
+        """Delete many objects, each like `delete`; return the results in order.
 
         Only a closed store makes the call itself raise.
         """
@@ -337,11 +335,10 @@ class BlockStore(ABC):
         return DeleteResult(address, None)
 
     def delete_versions(self, addresses: Sequence[Address]) -> list[DeleteResult]:
-        """Delete objects with all older versions that the storage keeps; as `delete_many`.
+        """Delete objects with all older versions in the storage; otherwise like `delete_many`.
 
-        An object of which a version is locked gets the error `Locked`; its other versions may be
-        deleted. What the storage keeps beyond versions, by its own rules and for a time, cannot be
-        reached: soft deletion, snapshots of disks, replicas.
+        An object with a locked version gets the error `Locked`; its other versions may be deleted.
+        Copies beyond versions are out of reach: soft deletion, disk snapshots, replicas.
         """
         return [self._delete_last(address) for address in addresses]
 
@@ -360,14 +357,14 @@ class BlockStore(ABC):
 
     @abstractmethod
     def copy(self, source: Address, destination: Address, *, etag: ETag | None = None) -> None:
-        """Copy an object, replacing any at the destination; inside the storage where it can.
+        """Copy an object, replacing the destination; inside the storage where possible.
 
         With `etag`, only that content of the source is copied. The destination's `mtime` is the
-        time of the copy, also where it is the source: an object that is copied onto itself keeps
-        its bytes and is as new as one just written.
+        time of the copy, even if it is the source: copying an object onto itself makes it as recent
+        as a new object.
 
         Raises:
-            ObjectNotFound: There is no object at the source.
+            ObjectNotFound: The source does not exist.
             PreconditionFailed: The source has another ETag.
         """
 
@@ -375,24 +372,25 @@ class BlockStore(ABC):
     def list_objects(
         self, namespace: Namespace, *, start_after: Address | None = None
     ) -> Iterator[pa.RecordBatch]:
-        """Iterate over the objects in a namespace, in order of their paths as UTF-8 bytes.
+        """Iterate over the objects in a namespace, ordered by the UTF-8 bytes of their paths.
 
-        Batches have the columns of `LIST_SCHEMA`; none is empty. `start_after` leaves out all
-        paths up to and including its own; it need not exist. Objects there throughout come exactly
-        once; those that come or go meanwhile come once or not at all. A namespace with nothing in
-        it is empty, not an error. Errors come from the call or from iterating.
+        Batches have the columns of `LIST_SCHEMA` and are not empty. `start_after`, which need not
+        exist, skips all paths up to and including its own. Objects that exist throughout are listed
+        exactly once; objects created or deleted meanwhile, once or not at all. An empty namespace
+        is not an error. Errors are raised by the call or during iteration.
 
         Raises:
             InvalidAddress: `start_after` belongs to another store.
         """
 
     def list_folders(self, namespace: Namespace) -> Iterator[str]:
-        """Iterate over the names of the folders in a namespace, in order of the paths in them.
+        """Iterate over the names of the folders in a namespace, in the order of their paths.
 
-        A folder is what objects have in common up to the next slash. A storage that has folders of
-        its own may also show empty ones. Errors come from the call or from iterating.
+        A folder is a common prefix of paths up to the next slash. A storage with real folders may
+        include empty ones. Errors are raised by the call or during iteration.
         """
-        # One look for each, which any storage can do; drivers override it with what is faster.
+        # One listing per folder works on any storage; drivers override this method with faster
+        # calls.
         after = None
         while True:
             batch = next(iter(self.list_objects(namespace, start_after=after)), None)
@@ -405,15 +403,15 @@ class BlockStore(ABC):
             after = namespace.address(f"{name}/{_LAST}" if slash else name)
 
     def list_strays(self, namespace: Namespace) -> Iterator[Stray]:  # noqa: ARG002 - see below
-        """Iterate over the files in a namespace that are no objects, in any order.
+        """Iterate over the files in a namespace that are not objects, in any order.
 
-        Clouds have none. Errors come from the call or from iterating.
+        Clouds have none. Errors are raised by the call or during iteration.
         """
         return iter(())
 
     @staticmethod
     def _start(namespace: Namespace, start_after: Address | None) -> str:
-        """Return the path that all paths of a listing sort after.
+        """Return the path after which a listing starts.
 
         Raises:
             InvalidAddress: `start_after` belongs to another store.
@@ -421,18 +419,18 @@ class BlockStore(ABC):
         if start_after is None:
             return namespace.prefix
         if start_after.store != namespace.store:
-            raise InvalidAddress(f"{start_after} lies in another store than {namespace}")
-        # The prefix itself sorts before every path that it begins, and does not lie in it.
+            raise InvalidAddress(f"{start_after} is not in the store of {namespace}")
+        # The prefix itself sorts before all paths in the namespace, and is not one of them.
         return max(namespace.prefix, start_after.path)
 
     def probe(self, namespace: Namespace | None) -> None:
-        """Send one signed request to the storage, to see that endpoint and credentials are right.
+        """Send a signed request to the storage, to check endpoint and credentials.
 
         Args:
-            namespace: Where to list; None: no place is known. Then a driver may have no request.
+            namespace: Namespace to list; None if unknown, then a driver may send nothing.
 
         Raises:
-            BlockError: What is wrong.
+            BlockError: The storage refused the request or did not answer.
         """
         if namespace is not None:
             next(self.list_objects(namespace), None)
@@ -441,19 +439,19 @@ class BlockStore(ABC):
 
     @abstractmethod
     def create(self, address: Address, data: bytes) -> ETag:
-        """Write a small object only if there is none; of several that race, one wins.
+        """Write a small object only if none exists; of concurrent calls, one wins.
 
         Raises:
-            AlreadyExists: There is an object, as durable as if this call had written it; it was
-                left as it is.
+            AlreadyExists: An object exists, as durable as if this call had written it; it was not
+                changed.
         """
 
     def create_by_content(self, objects: Sequence[tuple[Address, bytes]]) -> list[bool]:
         """Write small objects whose addresses follow from their contents; return which are new.
 
-        Whoever writes to such an address writes the same, or what stands for the same. What is
-        there already is as durable as if this call had written it. All are written side by side,
-        which may cost less than `create`; if this raises, some of them may have been.
+        All writers of such an address write equivalent content. Existing objects are as durable as
+        if this call had written them. Objects are written in parallel, which may cost less than
+        `create`; after an error some of them may have been written.
         """
         return [self._is_created(address, data) for address, data in objects]
 
@@ -466,20 +464,20 @@ class BlockStore(ABC):
 
     @abstractmethod
     def replace(self, address: Address, data: bytes, etag: ETag) -> ETag:
-        """Write a small object only over the one whose ETag is given; of several, one wins.
+        """Write a small object only over the object with this ETag; of concurrent calls, one wins.
 
-        An ETag may stand for a content, not for one write of it: a caller to whom "changed and
-        changed back" matters puts something unique into the content.
+        An ETag may identify a content, not a single write of it: to detect "changed and changed
+        back", put a unique value into the content.
 
         Raises:
-            PreconditionFailed: The object has another ETag, or is gone; nothing was written.
+            PreconditionFailed: The object has another ETag or was deleted; nothing was written.
         """
 
     # Multipart uploads
 
     @abstractmethod
     def create_upload(self, address: Address) -> UploadId:
-        """Begin an upload in parts; nothing appears at the address until it is completed."""
+        """Begin an upload in parts; the object appears when the upload is completed."""
 
     @abstractmethod
     def put_part(
@@ -491,102 +489,101 @@ class BlockStore(ABC):
         *,
         size: int,
     ) -> WrittenPart:
-        """Write one part from a stream of `size` bytes, replacing any with the same number.
+        """Write a part from a stream of `size` bytes, replacing any part with the same number.
 
-        Parts may come in any order and at the same time. If the iterable raises, its exception goes
-        through and the part, if there was one, is as before. The size is asked for because storages
-        want to know it before the first byte.
+        Parts may be written in any order and concurrently. An exception of the iterable passes
+        through, and an existing part is unchanged. Storages need `size` before the first byte.
 
         Raises:
-            UploadNotFound: There is no such upload.
-            InvalidArgument: The number is not within 1 to `PART_NUMBER_MAX`, or the stream holds
-                more or fewer bytes than `size`; nothing was written.
+            UploadNotFound: The upload does not exist.
+            InvalidArgument: The number is not in 1 to `PART_NUMBER_MAX`, or the stream does not
+                have `size` bytes; nothing was written.
         """
 
     @abstractmethod
     def complete_upload(
         self, address: Address, upload_id: UploadId, parts: Sequence[Part]
     ) -> ObjectInfo:
-        """Join the parts named, in ascending order, into the object; parts not named are dropped.
+        """Join the given parts, in ascending order, into the object; drop all other parts.
 
-        The upload is over when this returns. After an error it is still there to be completed or
-        aborted; after `StorageUnavailable` it may also have been completed. Of a part that was
-        written more than once, Azure also accepts an older one, if its ETag is named.
+        The upload is over when this returns. After an error the upload can still be completed or
+        aborted; after `StorageUnavailable` it may also have been completed. Azure also accepts the
+        ETag of an older write of a part.
 
         Raises:
-            UploadNotFound: There is no such upload.
-            InvalidPart: A part named is not there with that ETag, is smaller than `part_bytes_min`
-                and not the last; the numbers do not ascend; or no part is named.
+            UploadNotFound: The upload does not exist.
+            InvalidPart: A part is missing or has another ETag, or is smaller than `part_bytes_min`
+                and not the last; the numbers do not ascend; or no part is given.
         """
 
     @abstractmethod
     def abort_upload(self, address: Address, upload_id: UploadId) -> None:
-        """Drop an upload and its parts; what is already gone counts as dropped."""
+        """Drop an upload and its parts; a missing upload is not an error."""
 
     @abstractmethod
     def list_parts(self, address: Address, upload_id: UploadId) -> list[PartInfo]:
         """Return the parts of an upload by ascending number.
 
-        Of a part that was sent again, some servers list the earlier ones too, in any order.
+        Some servers also list earlier writes of a part, in any order.
 
         Raises:
-            UploadNotFound: There is no such upload.
+            UploadNotFound: The upload does not exist.
         """
 
     @abstractmethod
     def list_uploads(self, namespace: Namespace) -> Iterator[Upload]:
-        """Iterate over the uploads in a namespace that are not over, by path, then by id."""
+        """Iterate over the active uploads in a namespace, by path, then by id."""
 
     # Presigned requests: a driver overrides the first two, or none
 
     def presign_get(self, address: Address, *, expires_seconds: int) -> str:
-        """Return a URL that lets its holder read the object for a while; it need not exist.
+        """Return a URL that allows reading the object for a limited time; it need not exist.
 
         Raises:
-            NotSupported: `supports_presign` is false.
+            NotSupported: `supports_presign` is False.
             InvalidArgument: The time is not positive, or longer than the storage allows.
         """
         raise NotSupported(
-            f"{self.scheme} storage cannot sign requests: {address} cannot be opened to others for"
-            f" {expires_seconds} seconds"
+            f"{self.scheme} storage cannot presign requests for {address},"
+            f" valid for {expires_seconds} seconds"
         )
 
     def presign_put(self, address: Address, *, expires_seconds: int) -> str:
-        """Return a URL that lets its holder write the object by one PUT, for a while.
+        """Return a URL that allows writing the object by a PUT for a limited time.
 
-        Where the storage can tie it to the URL alone, the holder can create the object but not
-        replace it: see `presigned_put_creates_only`.
+        If the storage can enforce this by the URL alone, the URL can create the object but not
+        replace an existing one: see `presigned_put_creates_only`.
 
         Raises:
-            NotSupported: `supports_presign` is false.
+            NotSupported: `supports_presign` is False.
             InvalidArgument: The time is not positive, or longer than the storage allows.
         """
         raise NotSupported(
-            f"{self.scheme} storage cannot sign requests: {address} cannot be opened to others for"
-            f" {expires_seconds} seconds"
+            f"{self.scheme} storage cannot presign requests for {address},"
+            f" valid for {expires_seconds} seconds"
         )
 
     def presign_part(
         self, address: Address, upload_id: UploadId, number: int, *, expires_seconds: int
     ) -> str:
-        """Return a URL that lets its holder write one part of an upload by PUT, for a while.
+        """Return a URL that allows writing a part of an upload by PUT for a limited time.
 
-        The answer to the PUT has the ETag of the part. Once the upload was completed or aborted,
-        the URL writes nothing.
+        The response to the PUT contains the ETag of the part. Once the upload was completed or
+        aborted, the URL writes nothing.
 
         Raises:
-            NotSupported: `supports_presign_part` is false.
-            InvalidArgument: There is no part of this number; or the time is not positive, or longer
-                than the storage allows.
+            NotSupported: `supports_presign_part` is False.
+            InvalidArgument: The part number is invalid, or the time is not positive or longer than
+                the storage allows.
         """
         raise NotSupported(
-            f"{self.scheme} storage cannot sign requests for parts: part {number} of upload"
-            f" {upload_id} of {address} cannot be opened to others for {expires_seconds} seconds"
+            f"{self.scheme} storage cannot presign requests for part {number} of upload"
+            f" {upload_id} of {address}, valid for {expires_seconds} seconds"
         )
 
     @abstractmethod
     def close(self) -> None:
-        """Give back what the store holds; later calls raise `StorageClosed`; twice is fine."""
+        """Release the resources of the store; later calls raise `StorageClosed`. Idempotent."""
 
     def __enter__(self) -> Self:
         return self

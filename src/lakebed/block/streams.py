@@ -1,7 +1,6 @@
-"""What drivers share: measuring bytes on their way, and building the batches of a listing."""
+"""Helpers of drivers: measuring streams, and building the batches of a listing."""
 
 from collections.abc import Iterable, Iterator
-from datetime import UTC, datetime, timedelta
 from hashlib import md5
 from typing import Final, NamedTuple, Protocol
 
@@ -11,47 +10,45 @@ from lakebed.block.errors import InvalidArgument
 from lakebed.block.store import LIST_SCHEMA
 
 CHUNK_BYTES: Final = 1 << 20
-"""How much of an object `get` yields at a time, at most."""
+"""Maximum size of a chunk of `get`."""
 
 LIST_BATCH_ROWS: Final = 4096
-"""How many rows a batch of a listing has, at most."""
-
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+"""Maximum number of rows in a batch of a listing."""
 
 
 class MD5(Protocol):
-    """An MD5 under way, as `hashlib` has it."""
+    """An MD5 object of `hashlib`."""
 
     def update(self, data: bytes, /) -> None:
-        """Take in some more bytes."""
+        """Add bytes."""
 
     def hexdigest(self) -> str:
         """Return the MD5 of the bytes so far, in hexadecimal."""
 
 
 class HashedChunks(Iterable[bytes]):
-    """Chunks that whoever makes them hashes already: to do it again would take as long."""
+    """Chunks that their producer already hashes: hashing them again would take as long."""
 
     def __init__(self, chunks: Iterable[bytes], md5: MD5) -> None:
         self._chunks = chunks
         self.md5 = md5
-        """Of the chunks that were yielded so far."""
+        """MD5 of the chunks yielded so far."""
 
     def __iter__(self) -> Iterator[bytes]:
         return iter(self._chunks)
 
 
-def _leave(_data: bytes, /) -> None:
-    """Leave the hashing to whoever does it already."""
+def _no_update(_data: bytes, /) -> None:
+    """Skip the hashing, which the producer does."""
 
 
 def with_md5_of(source: Iterable[bytes], wrapped: Iterable[bytes]) -> Iterable[bytes]:
-    """Return chunks that yield the same bytes as others, with the MD5 of those if they have one."""
+    """Return `wrapped`, with the MD5 of `source` if the source is hashed."""
     return HashedChunks(wrapped, source.md5) if isinstance(source, HashedChunks) else wrapped
 
 
 class Meter:
-    """Counts and hashes the chunks of a stream as they go through."""
+    """Counts and hashes the chunks of a stream."""
 
     def __init__(self) -> None:
         self.size = 0
@@ -59,14 +56,14 @@ class Meter:
 
     @property
     def md5(self) -> str:
-        """The MD5 of the bytes seen so far, in hexadecimal."""
+        """MD5 of the bytes seen so far, in hexadecimal."""
         return self._md5.hexdigest()
 
     def through(self, chunks: Iterable[bytes]) -> Iterator[bytes]:
-        """Yield the chunks as they are."""
+        """Yield the chunks unchanged."""
         update = self._md5.update
         if isinstance(chunks, HashedChunks):
-            self._md5, update = chunks.md5, _leave
+            self._md5, update = chunks.md5, _no_update
         for chunk in chunks:
             self.size += len(chunk)
             update(chunk)
@@ -74,10 +71,10 @@ class Meter:
 
 
 def exactly(size: int, chunks: Iterable[bytes]) -> Iterable[bytes]:
-    """Return chunks that hold `size` bytes together.
+    """Return the chunks, checking their total size.
 
     Iterating raises:
-        InvalidArgument: They hold more, or have ended with fewer.
+        InvalidArgument: The chunks have more or fewer bytes than `size`.
     """
     return with_md5_of(chunks, _exactly(size, chunks))
 
@@ -87,14 +84,14 @@ def _exactly(size: int, chunks: Iterable[bytes]) -> Iterator[bytes]:
     for chunk in chunks:
         left -= len(chunk)
         if left < 0:
-            raise InvalidArgument(f"the stream holds more than the {size} bytes announced")
+            raise InvalidArgument(f"the stream has more than the {size} bytes announced")
         yield chunk
     if left:
         raise InvalidArgument(f"the stream ended {left} bytes before the {size} bytes announced")
 
 
 class ListedObject(NamedTuple):
-    """One row of a listing, before it is a column."""
+    """A row of a listing."""
 
     address: str
     size: int
@@ -104,14 +101,9 @@ class ListedObject(NamedTuple):
 
 
 def list_batch(rows: list[ListedObject]) -> pa.RecordBatch:
-    """Return a batch in the form of `LIST_SCHEMA`."""
+    """Return a batch with the columns of `LIST_SCHEMA`."""
     columns = zip(*rows, strict=True)
     arrays = [
         pa.array(column, field.type) for column, field in zip(columns, LIST_SCHEMA, strict=True)
     ]
     return pa.record_batch(arrays, schema=LIST_SCHEMA)
-
-
-def moment(microseconds: int) -> datetime:
-    """Return a time given in microseconds since 1970, exactly."""
-    return _EPOCH + timedelta(microseconds=microseconds)

@@ -1,17 +1,17 @@
-"""An HTTP/1.1 server for WSGI applications that store objects; a library of its own (README.md).
+"""An HTTP/1.1 server for WSGI applications that store objects; a separate library (README.md).
 
-It imports nothing else of Lakebed; the application and the limits come in as arguments. Public:
-`WSGIServer`, `HTTPLimits`, `ClientCut`, `FileRegion`, `RequestBody`, `BodyCutError`,
-`FramingError`, `TLSContext`, `listen`.
+Imports nothing else of Lakebed; the application and the limits are arguments. Public: `WSGIServer`,
+`HTTPLimits`, `ClientCut`, `FileRegion`, `RequestBody`, `BodyCutError`, `FramingError`,
+`TLSContext`, `listen`.
 
-- `heads`: parses the head of a request, and refuses malformed ones;
-- `bodies`: the body of a request, as ``wsgi.input``;
-- `responses`: the head of a response;
-- `connection`: one connection and its state between requests;
-- `tls`: TLS sockets, and a certificate that can be renewed;
+- `heads`: parses request heads and refuses malformed ones;
+- `bodies`: request bodies, as ``wsgi.input``;
+- `responses`: response heads;
+- `connection`: a connection and its state between requests;
+- `tls`: TLS sockets and a renewable certificate;
 - `leader`: the leader/followers thread pool;
 - `listening`: the listening socket, which several processes can share;
-- `server`: accepts connections and serves them.
+- `server`: accepts and serves connections.
 """
 
 from lakebed.httpd.bodies import BodyCutError, FramingError, RequestBody

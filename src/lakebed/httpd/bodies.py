@@ -1,8 +1,8 @@
-"""Bodies of requests, as the application reads them: ``wsgi.input``.
+"""Request bodies, as ``wsgi.input``.
 
-A read returns the bytes that have arrived, at most as many as were asked for, and none only at the
-end of the body. It waits for the client, at most `HTTPLimits.stall_seconds`. A connection that
-ends before the body does, by its framing, raises an error: it is never the end of the body.
+A read returns available bytes, at most as many as requested, and none only at the end of the body.
+It waits for the client, at most `HTTPLimits.stall_seconds`. A connection that ends before the end
+of the body, by its framing, raises an error instead of ending the body.
 """
 
 from typing import Final, Protocol
@@ -10,7 +10,7 @@ from typing import Final, Protocol
 _CRLF: Final = b"\r\n"
 _RECEIVE_BYTES: Final = 1 << 16
 _SIZE_LINE_MAX: Final = 256
-"""The longest line with the size of a chunk, what may follow the size included."""
+"""Maximum length of a chunk-size line, including chunk extensions."""
 _SIZE_DIGITS_MAX: Final = 15
 _TRAILERS_BYTES_MAX: Final = 8 << 10
 _HEX_DIGITS: Final = frozenset(b"0123456789abcdefABCDEF")
@@ -18,7 +18,7 @@ _CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 
 class StallError(Exception):
-    """A client did nothing for too long."""
+    """A client sent or accepted nothing for too long."""
 
 
 class BodyCutError(ConnectionError):
@@ -26,55 +26,55 @@ class BodyCutError(ConnectionError):
 
 
 class FramingError(ValueError):
-    """The body is not in chunks as RFC 9112, section 7.1, defines them."""
+    """The body violates the chunked coding of RFC 9112, section 7.1."""
 
 
 class Channel(Protocol):
-    """The connection that a body comes by."""
+    """Connection from which a body is read."""
 
     stall_seconds: float
 
     def receive(self, size: int) -> bytes:
-        """Wait for something to come; return nothing when the client has ended the connection.
+        """Wait for bytes and return them; empty if the client closed the connection.
 
         Raises:
-            StallError: Nothing came for `stall_seconds`.
+            StallError: Nothing arrived for `stall_seconds`.
         """
         ...
 
     def send(self, data: bytes) -> None:
-        """Send something, all of it.
+        """Send all bytes.
 
         Raises:
             OSError: The connection broke.
-            StallError: The client takes nothing.
+            StallError: The client accepts nothing.
         """
         ...
 
 
 class RequestBody:
-    """What bodies of both framings have in common."""
+    """Common base of bodies of both framings."""
 
     def __init__(self, channel: Channel, buffer: bytes, *, expects_continue: bool = False) -> None:
-        """Begin.
+        """Begin a body.
 
         Args:
-            channel: Where the rest comes from.
-            buffer: What has come of the body already, and maybe of the next request.
-            expects_continue: Whether the client waits to be told that its body is wanted.
+            channel: Source of the remaining bytes.
+            buffer: Bytes received so far of the body, and possibly of the next request.
+            expects_continue: Whether the client waits for "100 Continue".
         """
         self._channel = channel
         self._expects_continue = expects_continue and not buffer
         self.buffer = buffer
-        """What came and was not read; at the end of the body, what came behind it."""
+        """Bytes received and not read; at the end of the body, the bytes after it."""
         self.is_at_end = False
         """Whether the whole body was read."""
 
     def read(self, size: int = -1) -> bytes:
-        """Return the next bytes of the body: all of them if no size is given.
+        """Return the next bytes of the body; without a size, all of them.
 
         Raises:
-            BodyCutError: The connection ended, or the client stopped, before the body was whole.
+            BodyCutError: The connection ended, or the client stalled, before the end of the body.
             FramingError: The chunks are malformed.
         """
         if size < 0:
@@ -92,7 +92,7 @@ class RequestBody:
             received = self._channel.receive(size)
         except StallError:
             raise BodyCutError(
-                f"nothing more of the body came for {self._channel.stall_seconds:g} seconds"
+                f"the body stalled for {self._channel.stall_seconds:g} seconds"
             ) from None
         except OSError:
             received = b""
@@ -105,7 +105,7 @@ class RequestBody:
 
 
 class BodyOfLength(RequestBody):
-    """A body whose length was announced."""
+    """A body with a Content-Length."""
 
     def __init__(
         self, channel: Channel, buffer: bytes, length: int, *, expects_continue: bool = False
@@ -115,8 +115,8 @@ class BodyOfLength(RequestBody):
         self._left = length
         self.is_at_end = not length
         if self._expects_continue and not length:
-            # Nothing is waited for. But botocore, once it gets an answer in place of this word,
-            # misreads the next answer on the same connection, and waits for its end in vain.
+            # The body is empty, but if botocore gets the response in place of "100 Continue", it
+            # misreads the next response on the connection and waits for its end forever.
             channel.send(_CONTINUE)
 
     def _read(self, size: int) -> bytes:
@@ -136,12 +136,12 @@ class BodyOfLength(RequestBody):
 
 
 class ChunkedBody(RequestBody):
-    """A body in chunks, each with its size, the last one empty."""
+    """A body in the chunked coding."""
 
     def __init__(self, channel: Channel, buffer: bytes, *, expects_continue: bool = False) -> None:
         super().__init__(channel, buffer, expects_continue=expects_continue)
         self._at = 0
-        """How much of the buffer was read: to cut it at every chunk would cost much."""
+        """Read position in the buffer: cutting the buffer at every chunk would be expensive."""
         self._left = 0
         self._is_behind_chunk = False
 
@@ -150,7 +150,7 @@ class ChunkedBody(RequestBody):
         while size and not self.is_at_end:
             if not self._left:
                 if pieces and self.buffer.find(_CRLF, self._at + len(_CRLF)) < 0:
-                    break  # what came is handed on before more is waited for
+                    break  # return the received bytes before waiting for more
                 self._begin_chunk()
                 continue
             if self._at == len(self.buffer):
@@ -166,7 +166,7 @@ class ChunkedBody(RequestBody):
 
     def _begin_chunk(self) -> None:
         if self._is_behind_chunk and self._take_line(0):
-            raise FramingError("a chunk of the body is longer than its size says")
+            raise FramingError("a chunk of the body is longer than its size")
         self._is_behind_chunk = True
         self._left = _parse_size(self._take_line(_SIZE_LINE_MAX))
         if not self._left:
@@ -177,17 +177,17 @@ class ChunkedBody(RequestBody):
             self.is_at_end = True
 
     def _take_line(self, length_max: int) -> bytes:
-        """Take a line off, and return it without its end."""
+        """Consume a line and return it without its end."""
         while (end := self.buffer.find(_CRLF, self._at)) < 0:
             if len(self.buffer) - self._at > length_max + 1:
                 break
             more = self._receive(_RECEIVE_BYTES)
             self.buffer, self._at = self.buffer[self._at :] + more, 0
         if not 0 <= end - self._at <= length_max:
-            raise FramingError("the body is not in chunks, as its Transfer-Encoding says")
+            raise FramingError("the body violates the chunked coding of its Transfer-Encoding")
         line, self._at = self.buffer[self._at : end], end + len(_CRLF)
         if b"\r" in line or b"\n" in line:
-            # Some proxies end a line there, and would see other chunks than we do.
+            # Some proxies accept this as a line end, and would see different chunks.
             raise FramingError("a line between the chunks of the body does not end with CR LF")
         return line
 
@@ -198,5 +198,5 @@ class ChunkedBody(RequestBody):
 def _parse_size(line: bytes) -> int:
     digits = line.partition(b";")[0].rstrip(b" \t")
     if not 0 < len(digits) <= _SIZE_DIGITS_MAX or not _HEX_DIGITS.issuperset(digits):
-        raise FramingError(f"a chunk of the body has no size: {line[:40]!r}")
+        raise FramingError(f"a chunk of the body has no valid size: {line[:40]!r}")
     return int(digits, 16)

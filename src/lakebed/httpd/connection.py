@@ -1,7 +1,7 @@
-"""One connection: its socket, bytes received and not read, bytes not sent yet.
+"""A connection: its socket, bytes received and not read, bytes not sent yet.
 
-One thread at a time holds a connection, or none while it waits at the selector. Its `stage` says
-for which event.
+At most one thread owns a connection; none while it waits at the selector for the event given by its
+`stage`.
 """
 
 import fcntl
@@ -15,7 +15,8 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from enum import IntEnum, StrEnum, auto
 from ipaddress import ip_address
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
+from wsgiref.types import WSGIEnvironment
 
 from lakebed.httpd.bodies import StallError
 from lakebed.httpd.heads import HeadReader
@@ -24,38 +25,38 @@ from lakebed.httpd.tls import TLSSocket
 
 _RECEIVE_BYTES: Final = 1 << 16
 _FILE_BYTES_MIN: Final = 2 << 20
-"""Less of a file is sent as fast by reading it."""
+"""Smaller file regions are sent as fast by reading them."""
 _SENT_BYTES: Final = 1 << 18
-"""How much of a file is sent by one call. With more, a client on this machine is woken more often,
-and to wake it takes longer than to send."""
+"""Bytes of a file per call. With more, a local client is woken more often, and waking it takes
+longer than sending."""
 _LOCAL_BUFFER_BYTES: Final = 1 << 18
-"""How much of a file is on its way to a client on this machine; the system makes it twice as much.
-If the system puts both on one processor, a sender that never waits keeps the client from it, and
-has twice to four times as long. One that waits now and then is put elsewhere when it goes on."""
+"""Send buffer for a local client; the kernel doubles it. If the kernel puts both processes on one
+CPU, a sender that never waits starves the client and takes two to four times as long. A sender that
+blocks now and then is moved to another CPU when it resumes."""
 _NOTHING: Final = memoryview(b"")
 _RESET_AT_CLOSE: Final = struct.pack("ii", 1, 0)
 
 
 class ClientCut(StrEnum):
-    """Why the server closed a connection that the client still used."""
+    """Reason for closing a connection that the client still used."""
 
     STALLED_UPLOAD = auto()
     """The client sent nothing of a body for too long."""
     STALLED_DOWNLOAD = auto()
-    """The client took nothing of a response for too long, or took it too slowly."""
+    """The client accepted nothing of a response for too long, or accepted it too slowly."""
     OVERLOADED = auto()
-    """There were too many connections, or too many bytes in memory for slow clients."""
+    """Too many connections, or too much memory for slow clients."""
 
 
 Report = Callable[[ClientCut, str, str], object]
-"""Called with the kind, the reason in words and the address of a client that was cut."""
+"""Called with kind, reason and client address when a connection is cut."""
 
 
 class FileRegion(Protocol):
-    """A region of an open file that holds the bytes of a response.
+    """Region of an open file that contains the bytes of a response.
 
-    A response iterable with an attribute `file` (a `FileRegion`, or None) may be sent from there by
-    ``sendfile``: the server calls `take` for what it has sent, and the iterator yields the rest.
+    The server may send a response iterable with a `FileRegion` as its attribute `file` (or None) by
+    ``sendfile``: it calls `take` for the bytes sent, and the iterator yields the rest.
     """
 
     @property
@@ -79,14 +80,14 @@ class FileRegion(Protocol):
         ...
 
     def take(self, size: int, seconds: float, /) -> None:
-        """Count bytes as sent, and the time that it took."""
+        """Count bytes as sent, and the time spent."""
         ...
 
 
 class Stage(IntEnum):
-    """The event that a connection waits for while no thread holds it.
+    """Event that a connection waits for while no thread owns it.
 
-    Numbers, because Python hashes those by itself, and other members by a call.
+    An IntEnum, because hashing other members takes a Python call.
     """
 
     IDLE = auto()
@@ -94,16 +95,16 @@ class Stage(IntEnum):
     HEAD = auto()
     """The rest of a head."""
     READY = auto()
-    """A thread: what came holds the next request, or its beginning."""
+    """A free thread: (part of) the next request has been received."""
     SENDING = auto()
-    """The client, to take the rest of an answer."""
+    """The client accepting the rest of a response."""
     LINGERING = auto()
-    """The client, to end a connection that we ended: what it still sends is dropped. To close at
-    once would reset the connection, and the client might not read the answer."""
+    """The client closing its end; bytes that it still sends are dropped. Closing at once would
+    reset the connection, and the client might not read the response."""
 
 
 class ResponseBrokenOffError(Exception):
-    """The application could not finish an answer."""
+    """The application could not finish a response."""
 
 
 class ClientConnection:
@@ -112,20 +113,15 @@ class ClientConnection:
     def __init__(
         self,
         connected: socket.socket,
-        environ: dict[str, Any],
+        environ: WSGIEnvironment,
         limits: HTTPLimits,
         *,
         report: Report,
         release: Callable[[], object],
     ) -> None:
-        """Take a connection that does not block.
+        """Take over a non-blocking connection, with the environment common to its requests.
 
-        Args:
-            connected: Its socket.
-            environ: Part of the WSGI environment that all its requests share.
-            limits: Those of the server.
-            report: Called when the client is cut.
-            release: Called before a thread waits for the client.
+        `report` is called when the client is cut, `release` before a thread waits for the client.
         """
         self.socket: Final = connected
         self.handle: Final = connected.fileno()
@@ -136,42 +132,43 @@ class ClientConnection:
         self._report = report
         self._release = release
         self.events = 0
-        """Events for which it is registered at the selector; 0: it is not."""
+        """Events registered at the selector; 0 if not registered."""
         self.stage = Stage.IDLE
         self.deadline = 0.0
-        """When the connection has waited for too long, by the monotonic clock."""
+        """End of the current wait, by the monotonic clock."""
         self.reader: HeadReader | None = None
-        """Reads the head of the next request, once something of it came."""
+        """Parser of the next request's head, once its first byte has arrived."""
         self.buffer = b""
-        """What came and was not read."""
+        """Bytes received and not read."""
         self.unsent = _NOTHING
-        """What the client has not taken yet of an answer that is finished."""
+        """Unsent bytes of a finished response."""
         self.keeps_alive = True
-        """Whether another request may come, once all is sent."""
+        """Whether another request may follow when all is sent."""
         self.is_read = True
         """Whether the last request was read to its end."""
         self.head_until = 0.0
-        """When the head that is being read has to be whole."""
+        """Deadline of the head being read."""
         self.dropped = 0
-        """How much was dropped while it lingers."""
-        self._untaken = 0
+        """Bytes dropped while lingering."""
+        self._unacked = 0
 
     @property
     def peer(self) -> str:
-        """The address of the other end."""
+        """Address of the client."""
         peer: str = self.environ["REMOTE_ADDR"]
         return peer
 
     @property
-    def bytes_held(self) -> int:
-        """How many bytes are kept for it: of an answer, and of requests that were not read."""
-        answer: Any = self.unsent.obj
+    def buffered_bytes(self) -> int:
+        """Memory used by the connection: unsent response, unread requests."""
+        response = self.unsent.obj
+        assert isinstance(response, bytes)
         head = 0 if self.reader is None else self.reader.size
-        return head + len(self.buffer) + (len(answer) if self.unsent else 0)
+        return head + len(self.buffer) + len(response)
 
     @property
-    def has_something(self) -> bool:
-        """Whether something came that was not received yet."""
+    def has_input(self) -> bool:
+        """Whether received bytes are waiting in the socket."""
         try:
             return bool(self.socket.recv(1, socket.MSG_PEEK))
         except OSError:
@@ -179,11 +176,11 @@ class ClientConnection:
 
     @property
     def has_decrypted(self) -> bool:
-        """Whether TLS has bytes that were not received yet; the system knows nothing of them."""
+        """Whether TLS has decrypted bytes, which the selector does not report."""
         return isinstance(self.socket, TLSSocket) and self.socket.pending() > 0
 
     def receive_now(self, size: int = _RECEIVE_BYTES) -> bytes | None:
-        """Return what is there: None if nothing is, no bytes at the end of the connection."""
+        """Return available bytes, or None if none; empty at the end of the connection."""
         try:
             return self.socket.recv(size)
         except BlockingIOError:
@@ -192,10 +189,10 @@ class ClientConnection:
             return b""
 
     def receive(self, size: int) -> bytes:
-        """Wait for something to come; return nothing when the client has ended the connection.
+        """Wait for bytes and return them; empty if the client closed the connection.
 
         Raises:
-            StallError: Nothing came for `stall_seconds`.
+            StallError: Nothing arrived for `stall_seconds`.
             OSError: The connection broke.
         """
         while True:
@@ -203,12 +200,12 @@ class ClientConnection:
                 return self.socket.recv(size)
             except BlockingIOError:
                 if not self._wait(select.POLLIN):
-                    reason = "cut off a client that stopped in a body"
+                    reason = "client cut: upload stalled"
                     self._report(ClientCut.STALLED_UPLOAD, reason, self.peer)
                     raise StallError from None
 
     def send_now(self) -> bool:
-        """Send of `unsent` what the client takes at once; return whether that was all.
+        """Send as much of `unsent` as the client accepts at once; return whether all was sent.
 
         Raises:
             OSError: The connection broke.
@@ -221,16 +218,16 @@ class ClientConnection:
                 self.unsent = self.unsent[sent:]
         except BlockingIOError:
             return False
-        # An empty view of the answer would keep all of it, while the connection is idle.
+        # An empty view would keep the whole response in memory while the connection is idle.
         self.unsent = _NOTHING
         return True
 
     def send(self, *buffers: bytes) -> None:
-        """Send something, all of it; wait for the client as long as it takes some.
+        """Send all bytes, waiting as long as the client accepts some.
 
         Raises:
             OSError: The connection broke.
-            StallError: The client took nothing for `stall_seconds`, or takes too little; the
+            StallError: The client accepted nothing for `stall_seconds`, or too little; the
                 connection is cut.
         """
         left = [memoryview(buffer) for buffer in buffers]
@@ -246,14 +243,14 @@ class ClientConnection:
                 left[0] = left[0][sent:]
 
     def stream(self, head: bytes, chunks: Iterable[bytes]) -> None:
-        """Send an answer as it is made; the head goes with the first of it.
+        """Send a response as its chunks are produced; the head goes with the first chunk.
 
-        One that lies in a file is not read, unless it is small or encrypted.
+        A response in a file is not read, unless it is small or encrypted.
 
         Raises:
-            ResponseBrokenOffError: The application could not finish it.
+            ResponseBrokenOffError: The application could not finish the response.
             OSError: The connection broke.
-            StallError: The client took nothing for `stall_seconds`, or takes too little; the
+            StallError: The client accepted nothing for `stall_seconds`, or too little; the
                 connection is cut.
         """
         self._patience = self._patience_max
@@ -283,7 +280,7 @@ class ClientConnection:
                 return
 
     def _send_file(self, file: FileRegion) -> None:
-        """Send a file without reading it, as far as the system can."""
+        """Send a file by ``sendfile``, as far as the system supports it."""
         if ip_address(self.peer).is_loopback:
             self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _LOCAL_BUFFER_BYTES)
         while left := file.size - file.taken:
@@ -295,54 +292,54 @@ class ClientConnection:
                 continue
             except ConnectionError:
                 raise
-            except OSError:  # whoever reads on sees why
+            except OSError:  # reading the rest shows the cause
                 return
-            if not sent:  # the file was cut short: whoever reads on says so
+            if not sent:  # the file was truncated: reading the rest raises the error
                 return
             file.take(sent, time.monotonic() - begun)
 
-    def note_untaken(self) -> None:
-        """Note how much the client has not acknowledged, for `has_taken_some`."""
-        self._untaken = self.count_untaken()
+    def note_unacked(self) -> None:
+        """Record the number of unacknowledged bytes, for `has_acked_some`."""
+        self._unacked = self.count_unacked()
 
-    def has_taken_some(self) -> bool:
-        """Whether the client has taken something since `note_untaken`.
+    def has_acked_some(self) -> bool:
+        """Return whether the client has acknowledged bytes since `note_unacked`.
 
-        The system says that there is room again only when there is much. It knows how much is left.
+        The selector reports room only when much is free; the kernel's count is exact.
         """
-        before = self._untaken
-        self.note_untaken()
-        return self._untaken < before
+        before = self._unacked
+        self.note_unacked()
+        return self._unacked < before
 
-    def count_untaken(self) -> int:
-        """Return how many bytes the client has not acknowledged."""
+    def count_unacked(self) -> int:
+        """Return the number of unacknowledged bytes."""
         try:
             return int.from_bytes(fcntl.ioctl(self.socket, termios.TIOCOUTQ, bytes(4)), "little")
-        except (OSError, ValueError):  # it broke, or is closed
+        except (OSError, ValueError):  # broken or closed
             return 0
 
-    def cut(self, reason: str = "takes nothing of a response") -> None:
-        """Prepare to close a connection whose client takes too little, and count that."""
-        self._report(ClientCut.STALLED_DOWNLOAD, f"cut off a client that {reason}", self.peer)
+    def cut(self, reason: str = "download stalled") -> None:
+        """Report a client that accepts too little, and prepare to close the connection."""
+        self._report(ClientCut.STALLED_DOWNLOAD, f"client cut: {reason}", self.peer)
         self.reset_at_close()
 
     def reset_at_close(self) -> None:
-        """Let the system drop what was not taken; it would go on to keep and offer it."""
-        with suppress(OSError):  # it is broken, so nothing is kept
+        """Make closing discard unsent bytes, which the kernel would otherwise keep sending."""
+        with suppress(OSError):  # if the connection is broken, nothing is kept
             self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_AT_CLOSE)
 
     def _wait_for_room(self) -> None:
-        untaken, begun = self.count_untaken(), time.monotonic()
+        unacked, begun = self.count_unacked(), time.monotonic()
         has_room = self._wait(select.POLLOUT)
-        taken = untaken - self.count_untaken()
+        taken = unacked - self.count_unacked()
         if not has_room and taken <= 0:
             self.cut()
             raise StallError from None
         if self._rate_min:
-            # Only the time for which the client is waited for counts, as for bodies of requests.
+            # Only time spent waiting for the client counts, as for request bodies.
             self._patience += max(0, taken) / self._rate_min - (time.monotonic() - begun)
             if self._patience < 0:
-                self.cut(f"takes less than {self._rate_min:g} bytes a second of a response")
+                self.cut(f"download slower than {self._rate_min:g} bytes/s")
                 raise StallError from None
             self._patience = min(self._patience, self._patience_max)
 

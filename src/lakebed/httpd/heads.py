@@ -1,34 +1,34 @@
-"""Heads of requests: read as they come, and turned into the environment of a WSGI request.
+"""Request heads: parsed as they arrive, and converted to WSGI environments.
 
-The parser (llhttp, by httptools) gets the bytes of the head and nothing behind them. Where a head
-ends is looked for here, by its empty line; a head that the parser finds to end elsewhere is
-refused. So no byte can be taken for a part of two requests. The body is read by its own framing,
-which is decided here, from the headers alone.
+The parser (llhttp, by httptools) receives only the bytes of the head. This module finds the end of
+the head by its empty line, and refuses a head that the parser ends elsewhere, so no byte can belong
+to two requests. The body's framing is decided here, from the headers alone.
 """
 
 from dataclasses import dataclass
 from http import HTTPStatus
-from typing import Any, Final, NoReturn
+from typing import Final, NoReturn
 from urllib.parse import unquote_to_bytes
+from wsgiref.types import WSGIEnvironment
 
 from httptools import HttpParserError, HttpParserUpgrade, HttpRequestParser
 
 HEADERS_MAX: Final = 128
-"""The most headers that a request may have."""
+"""Maximum number of headers of a request."""
 _END: Final = b"\r\n\r\n"
 _NAMES_MAX: Final = 1024
 _BARE: Final = {"HTTP_CONTENT_TYPE": "CONTENT_TYPE", "HTTP_CONTENT_LENGTH": "CONTENT_LENGTH"}
 _ONLY_ONCE: Final = frozenset({"HTTP_HOST", "CONTENT_LENGTH", "HTTP_TRANSFER_ENCODING"})
 _VERSIONS: Final = {"1.1": "HTTP/1.1", "1.0": "HTTP/1.0"}
 _UNKNOWN: Final = "0.0"
-"""The version before the first line was read."""
+"""HTTP version before the first line is parsed."""
 _SCHEMES: Final = frozenset({b"http", b"https"})
 
 _keys: dict[bytes, str] = {}
 
 
 class BadHeadError(Exception):
-    """The head of a request is refused, and its connection ends."""
+    """The head of a request is refused, and its connection is closed."""
 
     def __init__(self, status: HTTPStatus, reason: str) -> None:
         super().__init__(reason)
@@ -38,39 +38,39 @@ class BadHeadError(Exception):
 
 @dataclass(slots=True)
 class Head:
-    """The head of one request."""
+    """Head of a request."""
 
-    environ: dict[str, Any]
-    """The environment, all but ``wsgi.input``."""
+    environ: WSGIEnvironment
+    """WSGI environment except ``wsgi.input``."""
     method: str
     length: int | None
-    """How long the body is; None if it comes in chunks."""
+    """Length of the body, or None if chunked."""
     keeps_alive: bool
     """Whether the client wants to keep the connection."""
     is_old: bool
-    """Whether it is of HTTP/1.0."""
+    """Whether the request is HTTP/1.0."""
     expects_continue: bool
-    """Whether the client waits for a word before it sends the body."""
+    """Whether the client waits for "100 Continue"."""
 
 
 class HeadReader:
-    """Reads the head of one request."""
+    """Reads the head of a request."""
 
-    def __init__(self, environ: dict[str, Any], bytes_max: int) -> None:
-        """Begin.
+    def __init__(self, environ: WSGIEnvironment, bytes_max: int) -> None:
+        """Begin a head.
 
         Args:
-            environ: What is in the environment of every request; the head is added to it.
-            bytes_max: The largest head.
+            environ: Environment common to all requests; the head is added to it.
+            bytes_max: Maximum size of a head.
         """
         self._environ = environ
         self._bytes_max = bytes_max
         self._parser = HttpRequestParser(self)
         self._tail = b""
         self.size = 0
-        """How many bytes came so far."""
+        """Number of bytes received so far."""
         self._line = b""
-        """The request line, perhaps with bytes around it."""
+        """Request line, possibly with surrounding bytes."""
         self._url = b""
         self._names: dict[str, bytes] = {}
         self._repeats = 0
@@ -78,10 +78,10 @@ class HeadReader:
         self._is_complete = False
 
     def feed(self, data: bytes) -> bytes | None:
-        """Take what came; return what is behind the head, or None if the head is not whole yet.
+        """Parse received bytes; return the bytes after the head, or None while it is incomplete.
 
         Raises:
-            BadHeadError: It is not a head, or one that is refused.
+            BadHeadError: The head is malformed or refused.
         """
         while not self._is_complete:
             tail = self._tail
@@ -102,17 +102,17 @@ class HeadReader:
         return data
 
     def finish(self) -> Head:
-        """Return the head, which is whole.
+        """Return the completed head.
 
         Raises:
-            BadHeadError: What it says is refused.
+            BadHeadError: The head is refused.
         """
         environ, parser = self._environ, self._parser
-        # It knows this object, and this object it: they would have to be found by the collector.
+        # Break the reference cycle with the parser, which otherwise waits for garbage collection.
         del self._parser
         version = parser.get_http_version()
         if version not in _VERSIONS:
-            _refuse(f"this server speaks HTTP/1.1, not HTTP/{version}")
+            _refuse(f"HTTP/{version} is not supported: use HTTP/1.1")
         is_old = version == "1.0"
         method = parser.get_method().decode("ascii")
         line = f"{method} {self._url.decode('latin-1')} HTTP/{version}"
@@ -122,7 +122,7 @@ class HeadReader:
         environ["SERVER_PROTOCOL"] = _VERSIONS[version]
         self._read_target()
         if not is_old and "HTTP_HOST" not in environ:
-            _refuse("the request has no header Host")
+            _refuse("the request has no Host header")
         wants: str = environ.get("HTTP_CONNECTION", "").lower()
         return Head(
             environ,
@@ -140,8 +140,8 @@ class HeadReader:
             return int(environ.get("CONTENT_LENGTH", "0"))
         if coding.lower() != "chunked" or is_old or "CONTENT_LENGTH" in environ:
             _refuse(
-                f"a body in the coding {coding[:40]!r} is not taken: send a Content-Length, or"
-                " chunked alone, by HTTP/1.1"
+                f"a body with Transfer-Encoding {coding[:40]!r} is not supported: send a"
+                " Content-Length, or chunked alone over HTTP/1.1"
             )
         return None
 
@@ -154,7 +154,7 @@ class HeadReader:
         _set_target(self._environ, target)
 
     def _without_authority(self, target: bytes) -> bytes:
-        """Return the path of a whole URL; its host counts instead of the header."""
+        """Return the path of an absolute URL; its host replaces the Host header."""
         scheme, _, rest = target.partition(b"://")
         authority, slash, path = rest.partition(b"/")
         is_host = authority and b"@" not in authority and b"?" not in authority
@@ -171,40 +171,40 @@ class HeadReader:
             if is_line
             else HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE
         )
-        raise BadHeadError(status, f"the head of a request has {self._bytes_max} bytes at most")
+        raise BadHeadError(status, f"the head of the request exceeds {self._bytes_max} bytes")
 
     def _parse(self, data: bytes) -> None:
         try:
             self._parser.feed_data(data)
         except HttpParserUpgrade:
-            # The head is whole. No other protocol is spoken here, so the wish is not followed.
+            # The head is complete. No other protocol is supported, so the upgrade is ignored.
             pass
         except HttpParserError as error:
             if isinstance(error.__context__, BadHeadError):
                 raise error.__context__ from None
-            _refuse(f"this is not a request of HTTP: {error}")
+            _refuse(f"not an HTTP request: {error}")
         if self._begun > 1:
-            _refuse("the head of the request has two ends")
+            _refuse("the head of the request has an ambiguous end")
 
-    # The parser calls these.
+    # Callbacks of the parser
 
     def on_message_begin(self) -> None:
-        """Note that a request begins."""
+        """Count the begin of a request."""
         self._begun += 1
 
     def on_url(self, url: bytes) -> None:
-        """Take a part of the target."""
+        """Append a part of the target."""
         self._url += url
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Take a header."""
+        """Add a header."""
         key = _keys.get(name) or _key_of(name)
         text = value.strip(b" \t").decode("latin-1")
         if len(self._names) + self._repeats >= HEADERS_MAX:
-            # Now and not at the end: each takes many times the memory of the bytes that came.
+            # Checked at once: a header takes many times the memory of its bytes.
             raise BadHeadError(
                 HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE,
-                f"a request has {HEADERS_MAX} headers at most",
+                f"the request has more than {HEADERS_MAX} headers",
             )
         if key not in self._names:
             self._names[key] = name
@@ -213,21 +213,21 @@ class HeadReader:
             self._repeat(key, name, text)
 
     def on_headers_complete(self) -> None:
-        """Note that the head is whole."""
+        """Mark the head as complete."""
         self._is_complete = True
 
     def on_body(self, _body: bytes) -> None:
         """Refuse a body: the parser was given none."""
-        _refuse("the head of the request has two ends")
+        _refuse("the head of the request has an ambiguous end")
 
     def _repeat(self, key: str, name: bytes, text: str) -> None:
-        """Add a header that is there already to the value of the first."""
+        """Append the value of a repeated header."""
         self._repeats += 1
         if self._names[key].lower() != name.lower():
-            # `X_Y` would count as `X-Y`, which a proxy may have set.
-            _refuse(f"the headers {self._names[key]!r} and {name!r} cannot be told apart")
+            # `X_Y` would be read as `X-Y`, which a proxy may have set.
+            _refuse(f"the headers {self._names[key]!r} and {name!r} have the same name in WSGI")
         if key in _ONLY_ONCE:
-            _refuse(f"the request has more than one header {name.decode('latin-1')}")
+            _refuse(f"the request repeats the header {name.decode('latin-1')}")
         separator = "; " if key == "HTTP_COOKIE" else ","
         self._environ[key] = f"{self._environ[key]}{separator}{text}"
 
@@ -244,9 +244,9 @@ def _key_of(name: bytes) -> str:
     key = "HTTP_" + name.decode("latin-1").upper().replace("-", "_")
     key = _BARE.get(key, key)
     if key in _ONLY_ONCE and b"_" in name:
-        # A proxy that does not know such a name would see another request than we do.
-        _refuse(f"the header {name!r} is written with a hyphen")
-    if len(_keys) < _NAMES_MAX:  # anybody can make up names
+        # A proxy that does not know such a name would see a different request.
+        _refuse(f"the header {name!r} has an underscore: use a hyphen")
+    if len(_keys) < _NAMES_MAX:  # clients can invent names without end
         _keys[name] = key
     return key
 

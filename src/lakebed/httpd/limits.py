@@ -5,21 +5,21 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HTTPLimits:
-    """Threads and connections of one process, and the sizes and times that a client is allowed."""
+    """Threads and connections of a process, and sizes and times for clients."""
 
     threads: int = 64
-    """Threads that serve requests, at most."""
+    """Maximum number of threads that serve requests."""
     connections: int = 10_000
-    """Open connections, at most. Beyond that, those that are idle for longest are closed."""
+    """Maximum number of open connections; further ones close the longest idle."""
     head_bytes: int = 64 << 10
-    """Largest head of a request."""
+    """Maximum size of a request head."""
     head_seconds: float = 20.0
     """Time for a client to send a whole head."""
     stall_seconds: float = 60.0
-    """A client that sends nothing of a body, or takes nothing of a response, for so long is cut."""
+    """Time without progress in a body or response after which a client is cut."""
     response_bytes_per_second: float = 0.0
-    """Least rate at which a client must take a streamed response on average; 0: any rate."""
+    """Minimum average rate of a streamed response; 0 disables the check."""
     patience_seconds: float = 60.0
-    """How far a client may fall behind that rate."""
+    """Time by which a client may fall behind `response_bytes_per_second`."""
     shutdown_seconds: float = 30.0
-    """Time for requests under way to finish when the server is told to stop."""
+    """Time for running requests to finish when the server stops."""

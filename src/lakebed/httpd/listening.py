@@ -4,7 +4,7 @@ import socket
 from typing import Final
 
 BACKLOG: Final = 1024
-"""Connections that the system queues until a process accepts them."""
+"""Connections that the kernel queues until a process accepts them."""
 
 
 def listen(address: str, port: int) -> socket.socket:
@@ -15,9 +15,9 @@ def listen(address: str, port: int) -> socket.socket:
     """
     listener = socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET)
     try:
-        # Else a port that was in use a moment ago would seem taken.
+        # Otherwise a recently used port would be refused.
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        # Connections take this over: an answer goes out at once.
+        # Inherited by connections: responses are sent without delay.
         listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         listener.bind((address, port))
         listener.listen(BACKLOG)

@@ -1,9 +1,9 @@
-"""Responses as bytes: the head that an application gives to ``start_response``."""
+"""Response heads: from ``start_response`` to bytes."""
 
 import time
 from collections.abc import Callable
 from operator import itemgetter
-from typing import Any, Final
+from typing import Final
 from wsgiref.handlers import format_date_time
 
 from lakebed.httpd.heads import BadHeadError
@@ -17,21 +17,21 @@ _date: tuple[int, str] = (0, "")
 
 
 class ResponseHead:
-    """The head of the response to one request."""
+    """Head of the response to a request."""
 
     def __init__(self, method: str, *, is_old: bool = False) -> None:
-        """Prepare the response to a request with a method; `is_old` means HTTP/1.0."""
+        """Prepare the response to a request; `is_old` means HTTP/1.0."""
         self._method = method
         self._is_old = is_old
         self._status = ""
         self._headers: Headers = []
         self.has_body = False
-        """Whether bytes may follow the head; known once the answer has started."""
+        """Whether bytes may follow the head; known once the response has started."""
 
     def start(
-        self, status: str, headers: Headers, _exc_info: Any = None, /
+        self, status: str, headers: Headers, _exc_info: object = None, /
     ) -> Callable[[bytes], object]:
-        """Take the status and the headers: WSGI's ``start_response``."""
+        """Set status and headers: WSGI's ``start_response``."""
         self._status = status
         self._headers = headers
         self.has_body = self._method != "HEAD" and status[:3] not in _BODILESS
@@ -41,14 +41,14 @@ class ResponseHead:
         """Return the head as bytes.
 
         Args:
-            length: How many bytes follow, or None if only the application knows.
+            length: Number of bytes that follow, or None if only the application knows.
             keeps_alive: Whether the connection stays open.
 
         Raises:
             ValueError: The length is unknown, or a header has more than one line.
         """
         headers = self._headers
-        if self._status.startswith(_NO_CONTENT):  # RFC 9110, 8.6: it has no length
+        if self._status.startswith(_NO_CONTENT):  # RFC 9110, 8.6: no Content-Length
             headers = [each for each in headers if each[0].lower() != _LENGTH]
         lines = [f"HTTP/1.1 {self._status}", *map(": ".join, headers)]
         if self.has_body and _LENGTH not in map(str.lower, map(_name_of, headers)):
@@ -67,13 +67,13 @@ class ResponseHead:
 
 
 def refusal(error: BadHeadError) -> bytes:
-    """Return the whole response to a head that is refused."""
+    """Return the whole response to a refused head."""
     text = f"{error.reason}\n".encode("latin-1", "replace")
     response = ResponseHead("GET")
     headers = [
         ("Content-Type", "text/plain; charset=utf-8"),
         ("Content-Length", str(len(text))),
-        # Some reasons quote the request: no browser may take one for a page or a script.
+        # Some reasons quote the request: browsers must not render them as a page or script.
         ("X-Content-Type-Options", "nosniff"),
         ("Content-Security-Policy", "sandbox; default-src 'none'"),
         ("Cross-Origin-Resource-Policy", "same-origin"),

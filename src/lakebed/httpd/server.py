@@ -1,16 +1,15 @@
-"""The server: accepts connections, and serves them by a leader/followers thread pool.
+"""The server: accepts connections, and serves them with a leader/followers thread pool.
 
-Several processes can share one listening socket, whose queue holds the connections that none has
-accepted. So a process that hangs or dies has no queue of its own, and the others accept what comes.
-A process that has two connections more than another leaves the next ones to it for `PAUSE_SECONDS`;
-or it would accept many that come at once before the others run.
+Several processes can share a listening socket and its queue of unaccepted connections. So a process
+that hangs or dies has no queue of its own, and the others accept instead. A process with two
+connections more than another process leaves new ones to it for `PAUSE_SECONDS`; otherwise it would
+accept a whole burst before the other processes run.
 
-The leader polls for all threads (see `leader`). A connection is in `_waiting` while no thread holds
-it, and a thread that takes it out holds it. Sockets stay registered at the selector while they are
-held, for the usual request is over before the leader polls again. If another leader polls first and
-finds an event of a connection that is held, it unregisters the connection, and the holder registers
-it again. `_changing` guards both the selector and `_waiting`, so a connection in `_waiting` is
-registered for the events of its stage.
+The leader polls for all threads (see `leader`). A connection is in `_waiting` while no thread owns
+it; the thread that removes it becomes the owner. Sockets stay registered at the selector while
+owned, because most requests end before the next poll. If a poll reports an owned connection, the
+leader unregisters it, and the owner registers it again. `_changing` guards both the selector and
+`_waiting`, so a connection in `_waiting` is registered for the events of its stage.
 """
 
 import logging
@@ -24,7 +23,7 @@ from collections.abc import Callable, MutableSequence
 from contextlib import suppress
 from http import HTTPStatus
 from itertools import islice
-from typing import Any, Final
+from typing import Final
 from wsgiref.types import WSGIApplication
 
 from lakebed.httpd.bodies import BodyOfLength, ChunkedBody, RequestBody, StallError
@@ -43,40 +42,40 @@ from lakebed.httpd.responses import ResponseHead, refusal
 from lakebed.httpd.tls import TLSContext
 
 IDLE_SECONDS: Final = 75.0
-"""How long a connection is kept without a request."""
+"""Lifetime of an idle connection."""
 LINGER_SECONDS: Final = 5.0
-"""How long a client may go on to send when its request was answered before that."""
+"""Time for a client to stop sending when its request was answered early."""
 LINGER_BYTES: Final = 64 << 20
-"""How much a client may go on to send."""
-HELD_BYTES_MAX: Final = 256 << 20
-"""Memory for responses that clients do not take and heads that they do not end."""
+"""Bytes that such a client may still send."""
+BUFFERED_BYTES_MAX: Final = 256 << 20
+"""Memory for unsent responses and incomplete heads."""
 _LARGE_BYTES: Final = 1 << 20
-_ROOM: Final = 64
-"""How many idle connections are closed when there are too many."""
+_CLOSED_AT_ONCE: Final = 64
+"""Idle connections closed at once when the limit is reached."""
 PAUSE_SECONDS: Final = 0.001
-"""How long a process with more connections than others leaves new ones to them."""
+"""Time for which a process with more connections leaves new ones to others."""
 _LEAD_MAX: Final = 1
-"""How many connections a process may have more than another without a pause."""
+"""Lead in connections over another process that needs no pause."""
 _LEAST_MISSED: Final = (frozenset({Stage.IDLE}), frozenset({Stage.HEAD, Stage.LINGERING}))
 _CHECKS_A_STALL: Final = 8
 CHECK_SECONDS: Final = 1.0
-"""How often the leader accepts without an event, and calls `beat`; at least, how often deadlines
-are checked."""
+"""Interval in which the leader calls `heartbeat` and accepts without an event, and maximum interval
+of deadline checks."""
 _DROP_BYTES: Final = 1 << 18
 _WAKES_BYTES: Final = 1 << 12
 
 _EVENTS: Final = {
     Stage.IDLE: selectors.EVENT_READ,
     Stage.HEAD: selectors.EVENT_READ,
-    # When the client has taken what was sent before, and behind other connections that are ready.
+    # Once earlier responses are sent, and after other ready connections.
     Stage.READY: selectors.EVENT_WRITE,
     Stage.SENDING: selectors.EVENT_WRITE,
     Stage.LINGERING: selectors.EVENT_READ,
 }
 _LIVE_SELECTORS: Final = ("EpollSelector", "KqueueSelector")
-"""Selectors that notice a socket that another thread registers while they wait."""
+"""Selectors that notice sockets registered by another thread during a poll."""
 
-_FAILED: Final = BadHeadError(HTTPStatus.INTERNAL_SERVER_ERROR, "internal error; the log says more")
+_FAILED: Final = BadHeadError(HTTPStatus.INTERNAL_SERVER_ERROR, "internal error; see the log")
 _LOGGER: Final = logging.getLogger(__name__)
 
 
@@ -97,27 +96,27 @@ class WSGIServer:
         server_name: str | None = None,
         number: int = 0,
         counts: MutableSequence[int] | None = None,
-        beat: Callable[[], object] = lambda: None,
+        heartbeat: Callable[[], object] = lambda: None,
         report: Report = _ignore,
         begin_thread: Callable[[Callable[[], None]], object] = lambda _release: None,
         selector: Callable[[], selectors.BaseSelector] = selectors.DefaultSelector,
     ) -> None:
-        """Prepare; connections are accepted by `run`.
+        """Prepare the server; `run` accepts connections.
 
         Args:
             app: The application.
-            listener: A listening socket that does not block; `run` closes it at its end.
-            limits: Of this process.
-            tls: The certificate; None: without TLS.
-            server_name: ``SERVER_NAME`` of WSGI, if it is not the address of the listening socket.
-            number: Number of this process among those that share the listening socket.
-            counts: How many connections each of these has, in memory that all share.
-            beat: Called at least about once in `CHECK_SECONDS` by the thread that waits for
-                requests, or by the one that watches it if no thread is left to wait.
+            listener: A non-blocking listening socket; `run` closes it at its end.
+            limits: Limits of this process.
+            tls: The certificate, or None without TLS.
+            server_name: ``SERVER_NAME`` of WSGI, if not the address of the listening socket.
+            number: Number of this process among the processes that share the listening socket.
+            counts: Number of connections of each of these processes, in shared memory.
+            heartbeat: Called about once in `CHECK_SECONDS` or more often by the polling thread,
+                or by the watcher if all threads are busy.
             report: Called for each client that is cut.
-            begin_thread: Called in each thread that serves requests, with a function that the
-                thread should call before it waits: another thread serves requests meanwhile.
-            selector: Makes the selector.
+            begin_thread: Called in each serving thread with a function to call before waiting:
+                another thread then becomes the leader.
+            selector: Creates the selector.
         """
         self._app = app
         self._limits = limits or HTTPLimits()
@@ -127,10 +126,10 @@ class WSGIServer:
         self._tls = tls
         self._listener = listener
         self._report = report
-        self._beat = beat
+        self._heartbeat = heartbeat
         self._selector = selector()
         self._wakes: tuple[socket.socket, ...] = ()
-        """A pair that ends a poll by a byte, where the selector does not notice new sockets."""
+        """Socket pair to interrupt a poll, if the selector does not notice new sockets."""
         if type(self._selector).__name__ not in _LIVE_SELECTORS:
             self._wakes = socket.socketpair()
             for each in self._wakes:
@@ -147,21 +146,21 @@ class WSGIServer:
         self._counts = [0] if counts is None else counts
         self._counts[number] = 0  # an earlier process of this number may have been killed
         self._waiting: dict[ClientConnection, None] = {}
-        """Connections that no thread holds; the one that waits longest is first."""
+        """Connections without an owner, in order of their waiting time."""
         self._found: deque[ClientConnection | None] = deque()
-        """Connections with events that were not handled yet; None is the listening socket."""
+        """Connections with unhandled events; None is the listening socket."""
         self._pool = LeaderPool(
             self._find_event,
             self._handle,
             threads_max=self._limits.threads,
-            beat=beat,
+            heartbeat=heartbeat,
             begin_thread=begin_thread,
         )
         self._stops, self._tells_to_stop = socket.socketpair()
         self._is_stopping = False
 
     def run(self) -> None:
-        """Serve until `stop` is called and the requests under way are finished, for a while."""
+        """Serve until `stop` is called and running requests have finished, or time is up."""
         self._pool.start()
         threading.Thread(target=self._check_forever, name="httpd-deadlines", daemon=True).start()
         self._stops.recv(1)
@@ -171,11 +170,11 @@ class WSGIServer:
             time.sleep(0.02)
 
     def stop(self, *_signal: object) -> None:
-        """Tell the server to stop; also a signal handler."""
+        """Stop the server; usable as a signal handler."""
         self._tells_to_stop.send(b"x")
 
     def _begin_to_stop(self) -> None:
-        """Accept the connections in the queue and no more; close idle ones."""
+        """Accept the queued connections, then close the listening socket and idle connections."""
         self._is_stopping = True
         # The system would reset them.
         for _ in range(BACKLOG):
@@ -185,18 +184,18 @@ class WSGIServer:
         self._is_closed = True
         self._listener.close()
         for connection in list(self._waiting):
-            if connection.stage is Stage.IDLE and not connection.has_something:
+            if connection.stage is Stage.IDLE and not connection.has_input:
                 self._take_and_close(connection)
 
     def _has_work(self) -> bool:
-        """Whether a client has not got its response yet."""
+        """Return whether a client still waits for its response."""
         answered = [each for each in list(self._waiting) if each.stage is Stage.LINGERING]
         return len(self._connections) > len(answered)
 
     # Events
 
     def _find_event(self) -> ClientConnection | None:
-        """Return a connection that has an event, or None for the listening socket."""
+        """Return a connection with an event, or None for the listening socket."""
         while True:
             try:
                 return self._found.popleft()
@@ -204,14 +203,14 @@ class WSGIServer:
                 self._poll()
 
     def _poll(self) -> None:
-        """Wait for events, or until it is time to accept without one."""
-        with self._polling:  # a leader that was replaced may still be at it
+        """Wait for events, or until the next check is due."""
+        with self._polling:  # a replaced leader may still be polling
             if self._found:
                 return
             now = time.monotonic()
             if now >= self._checks_from:
                 self._checks_from = now + CHECK_SECONDS
-                self._beat()
+                self._heartbeat()
                 self._found.append(None)
                 return
             try:
@@ -227,13 +226,13 @@ class WSGIServer:
                     self._found.append(key.data)
 
     def _handle(self, connection: ClientConnection | None) -> None:
-        """Do what an event asks for; the thread goes on whatever fails."""
+        """Handle an event; the thread survives any failure."""
         if connection is None:
             self._accept()
             return
         with self._changing:
             if connection not in self._waiting:
-                if connection.events:  # else the event would come again and again
+                if connection.events:  # otherwise the event would be reported again and again
                     self._register(connection, 0)
                 return
             del self._waiting[connection]
@@ -243,14 +242,14 @@ class WSGIServer:
             OSError,
             StallError,
             ResponseBrokenOffError,
-        ):  # the client is gone, or must see the end
+        ):  # the client disconnected, or must see the end
             self._close(connection)
         except BaseException:  # some libraries raise others than `Exception`
             _LOGGER.exception("a connection failed")
             self._close(connection)
 
     def _register(self, connection: ClientConnection, events: int) -> None:
-        """Register a connection for other events, or none; `_changing` is held."""
+        """Register a connection for other events, or none; the caller holds `_changing`."""
         before, connection.events = connection.events, 0
         if not before:
             self._selector.register(connection.handle, events, connection)
@@ -281,9 +280,9 @@ class WSGIServer:
     # Connections
 
     def _accept(self) -> None:
-        """Accept the next connection; then leave some to the other processes, if these have less.
+        """Accept the next connection; pause if other processes have fewer connections.
 
-        No thread is told of an error: the next check tries again.
+        Errors are only logged: the next check retries.
         """
         if self._is_closed:
             return
@@ -294,33 +293,32 @@ class WSGIServer:
                 self._checks_from = time.monotonic() + PAUSE_SECONDS
             self._listen(wanted=not leads)
         except (OSError, MemoryError) as error:
-            _LOGGER.warning("cannot take a connection: %s", error)
+            _LOGGER.warning("cannot accept a connection: %s", error)
             self._listen(wanted=False)  # the other processes may have room
-            self._make_room()
+            self._close_idlest()
 
     def _accept_next(self) -> bool:
-        """Accept the next connection in the queue; return whether there was one."""
+        """Accept the next queued connection; return whether the queue had one."""
         try:
             connected, address = self._listener.accept()
         except BlockingIOError:
             return False
-        except ConnectionError:  # the client is gone
+        except ConnectionError:  # the client disconnected
             return True
         with suppress(ConnectionError):
-            self._take_in(connected, address)
+            self._add_connection(connected, *address[:2])
         return True
 
-    def _take_in(self, connected: socket.socket, address: tuple[Any, ...]) -> None:
-        host, port = address[:2]
-        if len(self._connections) >= self._limits.connections and not self._make_room():
-            self._report(ClientCut.OVERLOADED, "there are too many connections", host)
+    def _add_connection(self, connected: socket.socket, host: str, port: int) -> None:
+        if len(self._connections) >= self._limits.connections and not self._close_idlest():
+            self._report(ClientCut.OVERLOADED, "too many connections", host)
             connected.close()
             return
         connected.setblocking(False)
         if self._tls is not None:
             try:
                 connected = self._tls.wrap(connected)
-            except (OSError, ValueError):  # the client is gone, or did not wait for the handshake
+            except (OSError, ValueError):  # disconnected, or no handshake
                 connected.close()
                 return
         environ = {**self._environ, "REMOTE_ADDR": host, "REMOTE_PORT": str(port)}
@@ -343,38 +341,38 @@ class WSGIServer:
             self._close(connection)
             raise
 
-    def _make_room(self) -> int:
-        """Close those that were idle for longest, or else are slowest; return how many."""
+    def _close_idlest(self) -> int:
+        """Close the longest idle connections, or else the slowest; return their number."""
         for stages in _LEAST_MISSED:
             waiting = [each for each in list(self._waiting) if each.stage in stages]
-            silent = (each for each in waiting if not each.has_something)
-            if closed := sum(map(self._take_and_close, islice(silent, _ROOM))):
+            silent = (each for each in waiting if not each.has_input)
+            if closed := sum(map(self._take_and_close, islice(silent, _CLOSED_AT_ONCE))):
                 return closed
         return 0
 
     def _wait_at(self, connection: ClientConnection, stage: Stage, seconds: float) -> None:
-        """Let a connection wait for its client; this thread holds it no more."""
+        """Let a connection wait for its client; this thread no longer owns it."""
         connection.stage = stage
         connection.deadline = time.monotonic() + seconds
-        # The system does not know of bytes that TLS has decrypted already.
+        # The selector does not report bytes that TLS has already decrypted.
         is_ready = self._tls is not None and connection.has_decrypted
         events = _EVENTS[Stage.READY if is_ready else stage]
         with self._changing:
             if connection.events != events:
                 self._register(connection, events)
             self._waiting[connection] = None
-        if self._is_stopping and stage is Stage.IDLE and not connection.has_something:
+        if self._is_stopping and stage is Stage.IDLE and not connection.has_input:
             self._take_and_close(connection)
 
     def _take_and_close(self, connection: ClientConnection) -> bool:
-        """Close a connection that waits; return whether it did wait."""
+        """Close a connection if it is waiting; return whether it was."""
         is_taken = self._take(connection)
         if is_taken:
             self._close(connection)
         return is_taken
 
     def _take(self, connection: ClientConnection) -> bool:
-        """Take a connection that waits, for this thread to hold; return whether it did wait."""
+        """Become the owner of a connection if it is waiting; return whether it was."""
         with self._changing:
             waits = connection in self._waiting
             if waits:
@@ -400,13 +398,13 @@ class WSGIServer:
                 _LOGGER.exception("cannot check the deadlines of connections")
 
     def _check_deadlines(self) -> None:
-        """Close the connections that have waited for too long."""
+        """Close the connections past their deadline."""
         now = time.monotonic()
         for connection in list(self._waiting):
             if connection.deadline > now or not self._take(connection):
                 continue
             try:
-                if connection.deadline > now:  # it was served meanwhile, and waits again
+                if connection.deadline > now:  # served meanwhile, and waiting again
                     left = connection.deadline - time.monotonic()
                     self._wait_at(connection, connection.stage, left)
                 else:
@@ -418,37 +416,37 @@ class WSGIServer:
             self._tls.renew()
 
     def _end_wait(self, connection: ClientConnection) -> None:
-        """Close a connection that has waited for too long, unless its client takes a response."""
+        """Close a connection past its deadline, unless its client accepts a response."""
         is_sending = connection.stage in {Stage.SENDING, Stage.READY}
-        if is_sending and connection.has_taken_some():
+        if is_sending and connection.has_acked_some():
             self._wait_at(connection, connection.stage, self._limits.stall_seconds)
             return
-        if connection.stage is not Stage.LINGERING and connection.count_untaken():
+        if connection.stage is not Stage.LINGERING and connection.count_unacked():
             connection.cut()
         self._close(connection)
 
     def _bound_memory(self) -> None:
-        """Close connections that wait if all together hold too much memory.
+        """Close waiting connections if they use too much memory in total.
 
-        Those of the address that holds most go first, and of these the one that waits longest.
+        Connections of the address that uses most memory go first, the longest waiting before
+        others.
         """
         waiting = list(self._waiting)
-        over = sum(each.bytes_held for each in waiting) - HELD_BYTES_MAX
+        over = sum(each.buffered_bytes for each in waiting) - BUFFERED_BYTES_MAX
         if over <= 0:
             return
-        held: Counter[str] = Counter()
+        used: Counter[str] = Counter()
         for each in waiting:
-            held[each.peer] += each.bytes_held
-        for each in sorted(waiting, key=lambda each: -held[each.peer]):
-            size = each.bytes_held
+            used[each.peer] += each.buffered_bytes
+        for each in sorted(waiting, key=lambda each: -used[each.peer]):
+            size = each.buffered_bytes
             if over > 0 and size and self._take(each):
                 over -= size
                 each.reset_at_close()
                 self._close(each)
                 self._report(
                     ClientCut.OVERLOADED,
-                    "cut off a client: too much is kept for those that do not take their answers"
-                    " or do not end their requests",
+                    "client cut: too much memory for unread responses and incomplete requests",
                     each.peer,
                 )
 
@@ -521,23 +519,23 @@ class WSGIServer:
         self._send_rest(connection)
 
     def _send_rest(self, connection: ClientConnection) -> None:
-        """Send the rest of a response that is finished; then wait for the next request."""
+        """Send the rest of a finished response; then wait for the next request."""
         if not connection.send_now():
-            connection.note_untaken()
-            is_large = connection.bytes_held > _LARGE_BYTES
+            connection.note_unacked()
+            is_large = connection.buffered_bytes > _LARGE_BYTES
             self._wait_at(connection, Stage.SENDING, self._limits.stall_seconds)
-            if is_large:  # many of these could come before the next check
+            if is_large:  # many large responses could precede the next check
                 self._bound_memory()
         elif not connection.keeps_alive:
             self._end(connection)
         elif connection.buffer:
-            connection.note_untaken()
+            connection.note_unacked()
             self._wait_at(connection, Stage.READY, self._limits.stall_seconds)
         else:
             self._wait_at(connection, Stage.IDLE, IDLE_SECONDS)
 
     def _end(self, connection: ClientConnection) -> None:
-        """Close a connection; not yet if the client may still send bytes that are not read."""
+        """Close a connection, lingering if the client may still send unread bytes."""
         if connection.is_read and not connection.buffer:
             self._close(connection)
             return
@@ -564,18 +562,18 @@ def _body_of(connection: ClientConnection, head: Head, rest: bytes) -> RequestBo
 def _encode(
     connection: ClientConnection, response: ResponseHead, length: int | None
 ) -> bytes | None:
-    """Return the head of a response, or None if it cannot be sent, because of a header say."""
+    """Return the head of a response, or None if it is invalid, for example a header."""
     try:
         return response.encode(length=length, keeps_alive=connection.keeps_alive)
     except ValueError:
-        _LOGGER.exception("the application gave a response that cannot be sent")
+        _LOGGER.exception("the application returned an invalid response")
         return None
 
 
 def _common_environ(
     listener: socket.socket, server_name: str | None, *, is_encrypted: bool, processes: int
 ) -> dict[str, object]:
-    """Return the part of the environment that all requests share."""
+    """Return the environment common to all requests."""
     host, port = listener.getsockname()[:2]
     return {
         "SCRIPT_NAME": "",

@@ -1,4 +1,4 @@
-"""TLS of the server: sockets that encrypt, and a certificate that is renewed while it serves."""
+"""TLS of the server: sockets that encrypt, and a certificate renewed at run time."""
 
 import logging
 import socket
@@ -12,16 +12,15 @@ if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
 
 _JOINED_BYTES: Final = 1 << 14
-"""What fits into one record of TLS is sent as one."""
+"""Buffers up to the size of a TLS record are joined."""
 _LOGGER: Final = logging.getLogger(__name__)
 
 
 class TLSSocket(ssl.SSLSocket):
-    """A socket that encrypts, and blocks and ends as one that does not.
+    """TLS socket with the behaviour of a plain non-blocking socket.
 
-    The handshake is done by the first `recv`. To wait for the client means the same as without TLS,
-    but for bytes that were decrypted and not received (`pending`): of these the system knows
-    nothing.
+    The first `recv` does the handshake. Waiting for the client works as without TLS, except for
+    bytes already decrypted (`pending`), which the selector does not report.
     """
 
     def recv(self, buflen: int = 1024, flags: int = 0) -> bytes:
@@ -39,14 +38,14 @@ class TLSSocket(ssl.SSLSocket):
             raise BlockingIOError from error
 
     def sendmsg(self, buffers: Sequence[memoryview]) -> int:  # type: ignore[override]
-        """Send some of a few buffers, as a socket without TLS does."""
+        """Send some of the buffers, as a socket without TLS does."""
         first = buffers[0]
         if len(buffers) > 1 and sum(map(len, buffers)) <= _JOINED_BYTES:
             return self.send(b"".join(buffers))
         return self.send(first) if first else 0
 
     def shutdown(self, how: int) -> None:
-        # Tells the client that nothing was cut off. Whether it says the same is not waited for.
+        # Tells the client that the data is complete; does not wait for the client's reply.
         with suppress(OSError, ValueError):
             self.unwrap()
         super().shutdown(how)
@@ -56,39 +55,40 @@ class TLSContext:
     """The certificate of a server."""
 
     def __init__(self, certificate: Path, key: Path) -> None:
-        """Read it.
+        """Read the certificate.
 
         Raises:
-            OSError: A file cannot be read, or holds no certificate or not its key (`ssl.SSLError`).
+            OSError: A file cannot be read, or contains no certificate or not its key
+                (`ssl.SSLError`).
         """
         self._files = (certificate, key)
         self._times = self._read_times()
         self._context = self._read()
 
     def wrap(self, connected: socket.socket) -> socket.socket:
-        """Return a connection that encrypts; the one given is not to be used any more.
+        """Return an encrypted connection, the replacement of `connected`.
 
         Raises:
-            OSError: The client is gone already.
+            OSError: The client disconnected.
         """
         return self._context.wrap_socket(
             connected, server_side=True, do_handshake_on_connect=False, suppress_ragged_eofs=True
         )
 
     def renew(self) -> None:
-        """Read the files again if they have changed; new connections use the new certificate."""
+        """Reload the files if they have changed, for new connections."""
         try:
             times = self._read_times()
             if times != self._times:
                 self._times = times
                 self._context = self._read()
-                _LOGGER.info("the certificate %s was read again", self._files[0])
+                _LOGGER.info("reloaded the certificate %s", self._files[0])
         except OSError as error:
-            # One of them may be replaced and the other not yet: their times will change again.
-            _LOGGER.warning("the certificate %s cannot be renewed: %s", self._files[0], error)
+            # Perhaps only one file is replaced so far: the times will change again.
+            _LOGGER.warning("cannot reload the certificate %s: %s", self._files[0], error)
 
     def _read(self) -> ssl.SSLContext:
-        # A new one each time: one in which only half was replaced would fail every handshake.
+        # A new context: a half-replaced context would fail every handshake.
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         context.set_alpn_protocols(["http/1.1"])

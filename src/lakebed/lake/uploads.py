@@ -329,7 +329,7 @@ class Uploads:
             self._stager.check(known, path, unless_repeated(condition, digest))
         issued = self._addresses.issue(known.repository, branch)
         try:
-            stored = self._block.put_unnamed(
+            stored = self._block.put_unreferenced(
                 issued.address, hashed_by(proof, chunks) if proof else chunks
             )
         except BlockError:

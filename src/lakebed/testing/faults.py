@@ -1,8 +1,7 @@
-"""Lets a test stand between a caller and its store.
+"""A store that passes every call through an interceptor, to inject faults.
 
-Every call of a `FaultyStore` goes through an interceptor, which may delay it, refuse it, apply it
-and lose the reply, or apply it when nobody expects it any more. The simulator's interceptor also
-decides who goes next.
+An interceptor may delay a call, refuse it, apply it and lose the reply, or apply it after an
+error. The simulator's interceptor also schedules the callers.
 """
 
 from collections.abc import Callable, Sequence
@@ -26,25 +25,25 @@ ResultT = TypeVar("ResultT")
 
 @dataclass(frozen=True, slots=True)
 class StoreCall:
-    """What a caller asks of a store."""
+    """A call to a store."""
 
     operation: str
     partition: bytes
     key: bytes
     writes: bool
     version: Version | None = None
-    """The mark of a write, if the caller chose it."""
+    """Version of a write, if chosen by the caller."""
 
 
 class Interceptor(Protocol):
-    """Decides what becomes of a call."""
+    """Decides the outcome of a call."""
 
     def __call__(self, call: StoreCall, apply: Callable[[], ResultT]) -> ResultT:
-        """Return what `apply` returns, having called it or not, or raise."""
+        """Return the result of `apply`, called or not, or raise."""
 
 
 class FaultyStore(Store):
-    """Sends every call through an interceptor before it reaches the store inside."""
+    """Passes every call through an interceptor to the inner store."""
 
     def __init__(self, inner: Store, intercept: Interceptor) -> None:
         self.name = inner.name
@@ -115,9 +114,9 @@ class FaultyStore(Store):
 
 
 def lost(call: StoreCall, *, known: bool) -> OutcomeUnknown:
-    """The error that a caller sees when its request or the reply to it was lost.
+    """Return the error for a lost request or reply.
 
-    A read that failed changed nothing; of a write the driver may or may not know that.
+    A failed read changed nothing; after a failed write, the driver may know the outcome or not.
     """
     if known or not call.writes:
         return StoreUnavailable(f"injected: {call.operation} did not reach the store")

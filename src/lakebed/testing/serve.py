@@ -1,16 +1,16 @@
-"""A server for developers, in one process: ``make serve``.
+"""A development server in one process: ``make serve``.
 
-It keeps everything in a folder, like ``lakebed quickstart``, and runs from the sources as they are.
-When one of them changes, the process is replaced. Log lines of all levels, and the spans of each
-request as a tree with milliseconds, are on the terminal:
+Stores everything in a folder, like ``lakebed quickstart``, and runs from the sources. The process
+restarts when a source changes. Log lines of all levels, and the spans of each request as a tree
+with milliseconds, go to the terminal:
 
     POST uploadObject 201                            3.1
       auth.identify                                  0.2
       catalog.upload                                 2.4
         block.put                                    1.1
 
-``--profile uploadObject`` also shows where the time of each such request went. ``--child`` runs the
-server itself, for a debugger.
+``--profile uploadObject`` also profiles each of these requests. ``--child`` runs the server itself,
+for a debugger.
 """
 
 import argparse
@@ -45,7 +45,7 @@ from lakebed.server.processes.preflight import open_port
 from lakebed.server.processes.worker import http_limits
 
 SOURCES: Final = Path(lakebed.__file__).parent
-_LOOK_SECONDS: Final = 0.5
+_POLL_SECONDS: Final = 0.5
 _STOP_SECONDS: Final = 5.0
 _TIMES_COLUMN: Final = 60
 _LOGGER: Final = logging.getLogger(__name__)
@@ -53,7 +53,7 @@ _LOGGER: Final = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class Span:
-    """A traced call of a request, and the calls inside of it."""
+    """A traced call of a request, with its nested calls."""
 
     name: str
     begun: float = field(default_factory=time.perf_counter)
@@ -61,7 +61,7 @@ class Span:
     inside: list["Span"] = field(default_factory=list)
 
     def lines(self, depth: int = 0) -> Iterator[str]:
-        """Yield a line for this span and for each inside of it."""
+        """Yield a line for this span and each nested span."""
         name = "  " * depth + self.name
         yield f"{name:{_TIMES_COLUMN}}{self.seconds * 1000:8.1f}"
         for span in self.inside:
@@ -73,13 +73,13 @@ _current: ContextVar[Span | None] = ContextVar("span", default=None)
 
 @contextmanager
 def start_span(name: str) -> Iterator[None]:
-    """Record a traced call in the span around it, if any."""
-    around = _current.get()
-    if around is None:
+    """Record a traced call in the enclosing span, if any."""
+    parent = _current.get()
+    if parent is None:
         yield
         return
     span = Span(name)
-    around.inside.append(span)
+    parent.inside.append(span)
     token = _current.set(span)
     try:
         yield
@@ -89,15 +89,15 @@ def start_span(name: str) -> Iterator[None]:
 
 
 class Requests:
-    """Shows the spans of each request, and the profile of requests for one operation."""
+    """Prints the spans of each request, and profiles of the requests for one operation."""
 
     def __init__(self, profiled: str | None = None, output: TextIO = sys.stderr) -> None:
-        """Show them on a stream; None: no operation is profiled."""
+        """Print to `output`; `profiled` names the operation to profile, or None."""
         self._profiled = profiled
         self._output = output
 
     def begin(self, _environ: WSGIEnvironment, record: RequestRecord) -> Callable[[], None]:
-        """Begin a request; it is shown when it ends."""
+        """Begin a request, to be printed when it ends."""
         root, profile = Span(record.method), cProfile.Profile()
         token = _current.set(root)
 
@@ -141,33 +141,31 @@ def run_server(folder: Path, port: int, profiled: str | None) -> None:
     ).start()
     for each in (signal.SIGINT, signal.SIGTERM):
         signal.signal(each, server.stop)
-    keys = prepared.access_key_id if prepared else "known since the first start"
-    _LOGGER.info(
-        "ready at http://127.0.0.1:%d, everything is in %s, key id: %s", port, folder, keys
-    )
+    keys = prepared.access_key_id if prepared else "printed at the first start"
+    _LOGGER.info("ready at http://127.0.0.1:%d; data in %s; access key id: %s", port, folder, keys)
     server.run()
     services.close()
 
 
 def newest_change() -> tuple[float, Path]:
-    """Return the time and the file of the newest change of a source."""
+    """Return time and path of the latest change of a source."""
     files = (path for path in SOURCES.rglob("*") if path.suffix in {".py", ".mjs", ".js", ".css"})
     return max((path.stat().st_mtime, path) for path in files)
 
 
 def watch(arguments: list[str]) -> None:
-    """Run the server in a child, and replace the child when a source changes, until Ctrl-C."""
+    """Run the server in a child, restarted when a source changes, until Ctrl-C."""
     command = [sys.executable, "-m", "lakebed.testing.serve", "--child", *arguments]
     while True:
         seen, _ = newest_change()
         child = subprocess.Popen(command)
         try:
             while (change := newest_change())[0] == seen:
-                time.sleep(_LOOK_SECONDS)
+                time.sleep(_POLL_SECONDS)
         except KeyboardInterrupt:
             child.wait(_STOP_SECONDS)
             return
-        sys.stderr.write(f"{change[1].relative_to(SOURCES)} changed: starting again\n")
+        sys.stderr.write(f"{change[1].relative_to(SOURCES)} changed: restarting\n")
         child.terminate()
         try:
             child.wait(_STOP_SECONDS)
@@ -177,12 +175,16 @@ def watch(arguments: list[str]) -> None:
 
 
 def main() -> None:
-    """Read the command line and run."""
-    parser = argparse.ArgumentParser(description="A Lakebed server for developers.")
+    """Parse the command line and run the server."""
+    parser = argparse.ArgumentParser(description="Run a Lakebed development server.")
     parser.add_argument("--data-dir", type=Path, default=Path("data"))
     parser.add_argument("--port", type=int, default=8000)
-    parser.add_argument("--profile", metavar="OPERATION", help="for example uploadObject")
-    parser.add_argument("--child", action="store_true", help="no restart on changes")
+    parser.add_argument(
+        "--profile", metavar="OPERATION", help="Operation to profile, for example uploadObject"
+    )
+    parser.add_argument(
+        "--child", action="store_true", help="Run the server itself, without restarts"
+    )
     given = parser.parse_args()
     if given.child:
         run_server(given.data_dir.absolute(), given.port, given.profile)

@@ -293,7 +293,7 @@ def test_objects_that_cannot_be_read_are_named(lake: FakeLakeFS, commands: Comma
         done = commands.move(endpoint, "--verify", "-1")
     assert done.exit_code == 1
     first = next(iter(lake.history))
-    assert f"commit {first}: cannot read 'a/3': there is no object at {lost}" in done.stdout
+    assert f"commit {first}: cannot read 'a/3': no object exists at {lost}" in done.stdout
     assert f"cannot read 'a/4': {grown} has 5 bytes instead of 4" in done.stdout
     assert "from the storage: 2 unreadable" in done.stdout
 

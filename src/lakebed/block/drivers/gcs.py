@@ -100,9 +100,7 @@ class GCSBlockStore(CloudBlockStore):
                 for batch in stream:
                     yield _listed(namespace, pa.record_batch(batch))
         except ValueError as error:
-            raise InvalidAddress(f"{namespace} cannot be listed: {error}") from error
-
-    # Multipart uploads
+            raise InvalidAddress(f"cannot list {namespace}: {error}") from error
 
     def create_upload(self, address: Address) -> UploadId:
         self._refuse_upload(address)
@@ -145,7 +143,7 @@ class GCSBlockStore(CloudBlockStore):
 
     def _refuse_upload(self, place: Place) -> NoReturn:
         self._check(place)
-        raise NotSupported(f"the driver for gs:// has no multipart uploads: {place}")
+        raise NotSupported(f"gs:// storage does not support multipart uploads: {place}")
 
     # Google compares the generation of an object; the ETag does not work.
 

@@ -1,4 +1,4 @@
-"""A storage in the memory of one process: for tests, for trying things out, for the simulator."""
+"""Storage in the memory of a process, for tests, experiments and the simulator."""
 
 import threading
 from collections.abc import Iterable, Iterator, Sequence
@@ -9,7 +9,7 @@ from itertools import islice, takewhile
 import pyarrow as pa
 from sortedcontainers import SortedDict
 
-from lakebed.base.runtime import Runtime, now_us
+from lakebed.base.runtime import Runtime, now_us, to_datetime
 from lakebed.block.address import Address, Namespace
 from lakebed.block.errors import (
     AlreadyExists,
@@ -41,10 +41,9 @@ from lakebed.block.streams import (
     Meter,
     exactly,
     list_batch,
-    moment,
 )
 
-_Key = tuple[str, str]  # store and path: ordered as addresses are, and cheaper to make
+_Key = tuple[str, str]  # store and path: ordered like addresses, and cheaper to create
 
 
 def open_driver(_settings: MemorySettings, runtime: Runtime) -> BlockStore:
@@ -60,7 +59,7 @@ class _Object:
 
     @property
     def mtime(self) -> datetime:
-        return moment(self.mtime_us)
+        return to_datetime(self.mtime_us)
 
     def info(self, address: Address) -> ObjectInfo:
         return ObjectInfo(address, len(self.data), self.mtime, self.etag)
@@ -83,7 +82,7 @@ class _Upload:
 
 
 class MemoryBlockStore(BlockStore):
-    """A sorted map from addresses to bytes, under one lock."""
+    """Sorted map from addresses to bytes, under a lock."""
 
     scheme = "mem"
     shared_between_processes = False
@@ -97,8 +96,6 @@ class MemoryBlockStore(BlockStore):
         self._objects: SortedDict[_Key, _Object] = SortedDict()
         self._uploads: dict[UploadId, _Upload] = {}
         self._closed = False
-
-    # Objects
 
     def check_address(self, address: Address) -> None:
         self._check(address)
@@ -166,8 +163,6 @@ class MemoryBlockStore(BlockStore):
                 for store, path in islice(inside, LIST_BATCH_ROWS)
             ]
 
-    # Small metadata files
-
     def create(self, address: Address, data: bytes) -> ETag:
         self._check(address)
         new = self._new_object(data)
@@ -187,12 +182,10 @@ class MemoryBlockStore(BlockStore):
             self._objects[_key(address)] = new
         return new.etag
 
-    # Multipart uploads
-
     def create_upload(self, address: Address) -> UploadId:
         self._check(address)
         upload_id = UploadId(self._runtime.random_bytes(16).hex())
-        created = moment(self._now_us())
+        created = to_datetime(self._now_us())
         with self._lock:
             self._uploads[upload_id] = _Upload(address, created)
         return upload_id

@@ -1,1 +1,1 @@
-"""What every storage gets without knowing it: metrics and traces."""
+"""Wrappers of every storage: metrics and traces."""

@@ -1,12 +1,12 @@
-"""Latency, errors and bytes of every call to a storage, by operation and driver, for Prometheus.
+"""Latency, errors and bytes of storage calls, by operation and driver, for Prometheus.
 
-- ``lakebed_block_seconds``: how long the storage took for a call, failed calls included. A stream
-  or a listing counts once, when it ends. The time that callers take to send the next chunk, or to
-  ask for the next chunk or page, is left out: a slow client does not look like a slow storage.
-  What is taken of a file (`FileSection`) counts as long as the calls took that sent it.
-- ``lakebed_block_errors_total``: calls that raised, by the kind of the error. A missing object is
-  an answer, not an error. Of `delete_many`, every object that was not deleted counts.
-- ``lakebed_block_bytes_total``: bytes of objects that went ``in`` to the storage and came ``out``.
+- ``lakebed_block_seconds``: time of a call in the storage, including failed calls. A stream or a
+  listing counts once, when it ends. Waiting for the caller to send or request the next chunk or
+  page is excluded: a slow client does not look like a slow storage. For bytes taken from a file
+  (`FileSection`), the time of the calls that sent them counts.
+- ``lakebed_block_errors_total``: failed calls, by kind of error. A missing object is not an error.
+  For `delete_many`, every object not deleted counts.
+- ``lakebed_block_bytes_total``: bytes of objects written (``in``) and read (``out``).
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -42,18 +42,18 @@ _Clock = Callable[[], float]
 
 _SECONDS: Final = Histogram(
     "lakebed_block_seconds",
-    "Time that the storage took for calls",
+    "Duration of storage calls in seconds",
     ["operation", "driver"],
     buckets=(0.0005, 0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 10, 60),
 )
 _ERRORS: Final = Counter(
     "lakebed_block_errors",
-    "Calls to the storage that raised, by kind of error",
+    "Failed storage calls, by kind of error",
     ["operation", "driver", "kind"],
 )
 _BYTES: Final = Counter(
     "lakebed_block_bytes",
-    "Bytes of objects that went into the storage and came out of it",
+    "Bytes of objects written to and read from the storage",
     ["driver", "direction"],
 )
 _OPERATIONS: Final = (
@@ -66,7 +66,7 @@ _OPERATIONS: Final = (
 
 
 class MeteredBlockStore(BlockStore):
-    """Measures every call to the storage inside."""
+    """Measures every call to the inner storage."""
 
     def __init__(self, inner: BlockStore, driver: str, runtime: Runtime) -> None:
         self.scheme = inner.scheme
@@ -88,15 +88,13 @@ class MeteredBlockStore(BlockStore):
     def check_address(self, address: Address) -> None:
         self._inner.check_address(address)
 
-    # Objects
-
     @traced("block.put")
     def put(self, address: Address, chunks: Iterable[bytes]) -> PutResult:
         return self._send("put", chunks, partial(self._inner.put, address))
 
     @traced("block.put")
-    def put_unnamed(self, address: Address, chunks: Iterable[bytes]) -> PutResult:
-        return self._send("put", chunks, partial(self._inner.put_unnamed, address))
+    def put_unreferenced(self, address: Address, chunks: Iterable[bytes]) -> PutResult:
+        return self._send("put", chunks, partial(self._inner.put_unreferenced, address))
 
     @traced("block.put_new")
     def put_new(self, address: Address, chunks: Iterable[bytes]) -> PutResult:
@@ -173,8 +171,6 @@ class MeteredBlockStore(BlockStore):
     def probe(self, namespace: Namespace | None) -> None:
         self._timed("probe", lambda: self._inner.probe(namespace))
 
-    # Small metadata files
-
     @traced("block.create")
     def create(self, address: Address, data: bytes) -> ETag:
         etag = self._timed("create", lambda: self._inner.create(address, data))
@@ -192,8 +188,6 @@ class MeteredBlockStore(BlockStore):
         replaced = self._timed("replace", lambda: self._inner.replace(address, data, etag))
         self._count_in(len(data))
         return replaced
-
-    # Multipart uploads
 
     @traced("block.create_upload")
     def create_upload(self, address: Address) -> UploadId:
@@ -231,8 +225,6 @@ class MeteredBlockStore(BlockStore):
     @traced("block.list_uploads")
     def list_uploads(self, namespace: Namespace) -> Iterator[Upload]:
         return self._iterate("list_uploads", lambda: self._inner.list_uploads(namespace))
-
-    # Presigned requests
 
     @traced("block.presign_get")
     def presign_get(self, address: Address, *, expires_seconds: int) -> str:
@@ -274,7 +266,7 @@ class MeteredBlockStore(BlockStore):
         chunks: Iterable[bytes],
         call: Callable[[Iterable[bytes]], ResultT],
     ) -> ResultT:
-        """Make a call that takes a stream."""
+        """Make a call that reads a stream."""
         incoming = _Incoming(chunks, self._clock)
         begun = self._clock()
         try:
@@ -331,7 +323,7 @@ class MeteredBlockStore(BlockStore):
 
 
 class _Incoming(Iterator[bytes]):
-    """The caller's chunks: how many bytes they have, and how long the storage waited for them."""
+    """The caller's chunks, counting their bytes and the time the storage waited for them."""
 
     def __init__(self, chunks: Iterable[bytes], clock: _Clock) -> None:
         self.size = 0
@@ -350,7 +342,7 @@ class _Incoming(Iterator[bytes]):
 
 
 class _Outgoing(Iterator[bytes]):
-    """The chunks of an object: how many bytes they have, and how long the storage took."""
+    """The chunks of an object, counting their bytes and the time of the storage."""
 
     def __init__(
         self,
@@ -379,7 +371,7 @@ class _Outgoing(Iterator[bytes]):
         return chunk
 
     def close(self) -> None:
-        """Close the stream; it is measured now."""
+        """Close the stream and record its metrics."""
         file = self._stream.file
         if file is not None:
             self._took_seconds += file.took_seconds

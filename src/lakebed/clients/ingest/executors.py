@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from lakebed.base.runtime import ThreadRuntime
 from lakebed.block import Address, Namespace, ObjectNotFound
 from lakebed.block.listing import AddressRange as Listed
-from lakebed.block.listing import list_stretch
+from lakebed.block.listing import list_range
 from lakebed.clients.ingest.errors import UnsortedListing, UnsupportedPath
 from lakebed.clients.ingest.plan import IngestSource, ListedFile, ListingRange, start_of
 from lakebed.formats import RangeRef, encode_range, range_path
@@ -102,7 +102,7 @@ def _listed(
 ) -> Iterator[pa.RecordBatch]:
     if source.is_prefix:
         wanted = Listed(start_of(listing_range), listing_range.upto)
-        yield from list_stretch(storage.block, Namespace.parse(source.place), wanted)
+        yield from list_range(storage.block, Namespace.parse(source.place), wanted)
         return
     try:
         yield storage.block.head(Address.parse(source.place)).as_listed()

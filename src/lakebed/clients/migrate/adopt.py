@@ -95,7 +95,7 @@ def _moved_from_there(other: Repository, repository: Repository, namespace: Name
         return False
     if noted is None:  # migrated by an older version: compare names
         return _name_there(moved_from) == _name_there(repository.metadata[MOVED_FROM])
-    return Namespace.parse(noted).is_near(namespace)
+    return Namespace.parse(noted).overlaps(namespace)
 
 
 def _name_there(moved_from: str) -> str:

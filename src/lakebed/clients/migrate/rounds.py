@@ -127,7 +127,7 @@ def _check_not_adopted(engine: Engine, source: LakeFSSource, plan: Plan) -> None
     old = source.addresses.namespace
     for other in engine.repositories.list():
         adopted = other.adopted
-        if adopted is not None and other.id != plan.repository and adopted.namespace.is_near(old):
+        if adopted is not None and other.id != plan.repository and adopted.namespace.overlaps(old):
             raise NotATarget(plan.repository, f"repository {other.id} has adopted its objects")
 
 
@@ -137,7 +137,7 @@ def _target(engine: Engine, source: LakeFSSource, plan: Plan) -> Repository:
     try:
         found = engine.repositories.get(RepositoryID(plan.repository))
     except RepositoryNotFound:
-        if plan.namespace.is_near(old):
+        if plan.namespace.overlaps(old):
             raise Invalid(
                 f"storage namespace {plan.namespace} overlaps with {old}, the namespace of the"
                 " repository in lakeFS: choose a namespace outside of it"

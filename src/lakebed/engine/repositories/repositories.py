@@ -455,7 +455,7 @@ class Repositories:
         if before is not None and before.namespace != namespace:
             raise Invalid(f"repository {repository} has already adopted {before.namespace}")
         own = Namespace.parse(record.message.storage_namespace)
-        if own.is_near(namespace):
+        if own.overlaps(namespace):
             raise Invalid(
                 f"repository {repository} cannot adopt the objects in {namespace}: it keeps its own"
                 f" data in {own}"

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from lakebed.base.runtime import Runtime
 from lakebed.block import Address, BlockStore, Namespace
-from lakebed.block.listing import AddressRange, list_stretch
+from lakebed.block.listing import AddressRange, list_range
 
 _AT_ONCE: Final = 8
 _ROWS_MAX: Final = 20_000
@@ -55,7 +55,7 @@ def list_in_order(
             stretches.append(AddressRange(start, str(end)))
             start = end
         if not stretches:
-            yield from list_stretch(block, namespace, AddressRange(start, None))
+            yield from list_range(block, namespace, AddressRange(start, None))
             return
         listed = runtime.map_parallel(list_some, stretches, limit=_AT_ONCE)
         if sum(each.rows for each in listed) < _ROWS_MIN * len(listed):
@@ -63,7 +63,7 @@ def list_in_order(
         for each in listed:
             yield from each.batches
             if each.rest is not None:
-                yield from list_stretch(block, namespace, each.rest)
+                yield from list_range(block, namespace, each.rest)
 
 
 def _end_of(
@@ -80,7 +80,7 @@ def _end_of(
 def _list_some(block: BlockStore, namespace: Namespace, stretch: AddressRange) -> _Listed:
     batches: list[pa.RecordBatch] = []
     rows = 0
-    for batch in list_stretch(block, namespace, stretch):
+    for batch in list_range(block, namespace, stretch):
         batches.append(batch)
         rows += batch.num_rows
         if rows >= _ROWS_MAX:

@@ -12,7 +12,7 @@ from typing import BinaryIO, Final
 
 import msgspec
 
-from lakebed.base.without_pandas import do_without_pandas
+from lakebed.base.without_pandas import block_pandas
 from lakebed.block import ByteRange, ByteStream
 from lakebed.block.ranges import Between
 from lakebed.lake.errors import NotComparable, PreviewTooLarge, UnreadableTable
@@ -35,7 +35,7 @@ class Order(msgspec.Struct):
 def main() -> None:
     """Execute one task."""
     requests, answers = sys.stdin.buffer, sys.stdout.buffer
-    do_without_pandas()
+    block_pandas()
     order = msgspec.json.decode(receive(requests)[1], type=Order)
     _limit(order.memory_bytes)
     files = [

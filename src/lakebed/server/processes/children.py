@@ -18,7 +18,7 @@ from importlib import import_module
 from multiprocessing.connection import Connection
 from typing import Any, Final
 
-from lakebed.base.without_pandas import do_without_pandas
+from lakebed.base.without_pandas import block_pandas
 from lakebed.server.config_files import ENVIRONMENT_PREFIX
 from lakebed.server.http import logs
 from lakebed.server.http.metrics import mark_process
@@ -37,7 +37,7 @@ def load_by_name(name: str) -> Callable[..., Any]:
 
 def call_by_name(name: str, *arguments: object) -> None:
     """Import a function and call it: the entry point of a child process."""
-    do_without_pandas()
+    block_pandas()
     try:
         load_by_name(name)(*arguments)
     except Exception:

@@ -76,7 +76,7 @@ def main(
             server_name=settings.listen.host,
             number=number,
             counts=counts,
-            beat=partial(_send_heartbeat, heartbeats),
+            heartbeat=partial(_send_heartbeat, heartbeats),
             report=count_cut,
             begin_thread=call_before_waiting,
         )

@@ -1,7 +1,7 @@
-"""The conformance suite of block storage: what every driver must do, and how it is shown.
+"""The conformance suite of block storage.
 
-To apply it to a driver, subclass `BlockConformance` in a test module, and say how to open the
-storage and where in it the tests may write:
+To test a driver, subclass `BlockConformance` in a test module and provide the settings of the
+storage and a namespace in which the tests may write:
 
     class TestMyStorage(BlockConformance):
         @pytest.fixture
@@ -65,7 +65,7 @@ LONG = "LAKEBED_TEST_LONG" in os.environ
 
 
 class BrokenOffError(ConnectionResetError):
-    """What the caller's stream raises: as a lost connection does, with the number of the error."""
+    """Error of the caller's stream, with the error number of a lost connection."""
 
     def __init__(self) -> None:
         super().__init__(errno.ECONNRESET, "the caller's own connection is lost")
@@ -78,38 +78,38 @@ def broken(chunks: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def memory_bytes() -> int:
-    """Return how much memory this process holds now."""
+    """Return the resident memory of this process."""
     return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
 class BlockConformance(ListingConformance, ConditionalConformance, MultipartConformance):
-    """What every driver must do. Subclasses override `settings` and `place`."""
+    """Conformance suite of block storage. Subclasses override `settings` and `place`."""
 
     large_mib = 300
-    """The size of an object that must stream: well above what a driver may hold in memory."""
+    """Size of an object that must be streamed: well above the memory allowed for a driver."""
 
     @pytest.fixture
     def settings(self) -> BlockSettings:
-        """How to open the storage."""
-        raise NotImplementedError("a conformance class says how to open its storage")
+        """Settings of the storage."""
+        raise NotImplementedError("override `settings` with the settings of the storage")
 
     @pytest.fixture
     def place(self) -> str:
-        """The URL of a namespace in which the tests may write."""
-        raise NotImplementedError("a conformance class says where its tests may write")
+        """URL of a namespace in which the tests may write."""
+        raise NotImplementedError("override `place` with a URL for the tests")
 
     @pytest.fixture
     def store(self, settings: BlockSettings) -> Iterator[BlockStore]:
-        """The storage, open."""
+        """The open storage."""
         with open_block(settings) as store:
             yield store
 
     @pytest.fixture
     def namespace(self, place: str) -> Namespace:
-        """A namespace that nobody else uses."""
+        """Namespace of a single test."""
         return Namespace.parse(place).folder(f"test-{uuid4().hex}")
 
-    # One object
+    # Objects
 
     @pytest.mark.parametrize("chunks", [[], [b""], [b"data"], [b"a", b"", b"b" * MIB, b"c"]])
     def test_an_object_comes_back(
@@ -354,7 +354,7 @@ class BlockConformance(ListingConformance, ConditionalConformance, MultipartConf
     def test_empty_segments_are_kept_or_refused(
         self, store: BlockStore, namespace: Namespace
     ) -> None:
-        """Programs make them in clouds: ``in//x``, ``dir/``. `put` writes no object there."""
+        """Other programs create such objects in clouds (``in//x``, ``dir/``); `put` does not."""
         plain = namespace.address("plain")
         for path in ("a//b", "/a", "a/", "a//"):
             odd = namespace.address(path)
@@ -416,7 +416,7 @@ class BlockConformance(ListingConformance, ConditionalConformance, MultipartConf
         with pytest.raises(InvalidArgument):
             store.presign_get(address, expires_seconds=0)
 
-    # What is refused
+    # Refused calls
 
     def test_addresses_of_other_storages_are_refused(self, store: BlockStore) -> None:
         schemes = [
@@ -448,7 +448,7 @@ class BlockConformance(ListingConformance, ConditionalConformance, MultipartConf
 
 
 def sliced(data: bytes, byte_range: ByteRange) -> bytes:
-    """Return the bytes that a range means."""
+    """Return the bytes of a range."""
     match byte_range:
         case Between(start, end):
             return data[start:end]

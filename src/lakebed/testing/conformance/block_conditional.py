@@ -1,4 +1,4 @@
-"""The part of the conformance suite of block storage that is about conditional writes."""
+"""Conformance suite of block storage: conditional writes."""
 
 import multiprocessing
 import sys
@@ -26,18 +26,18 @@ from lakebed.block import (
 
 
 def increment(settings: BlockSettings, address: Address, rounds: int, threads: int) -> None:
-    """Add one to a counter `rounds` times from each of some threads, by compare-and-swap."""
+    """Increment a counter `rounds` times in each of some threads, by compare-and-swap."""
     with open_block(settings) as store:
         increment_with(store, address, rounds, threads)
 
 
 def increment_with(store: BlockStore, address: Address, rounds: int, threads: int) -> None:
-    """Do what `increment` does, on an open store."""
+    """Run `increment` on an open store."""
 
     def work() -> None:
         done = 0
         while done < rounds:
-            # In this order: if somebody comes between, the tag is the older one, and fails.
+            # In this order: after a concurrent write, the ETag is outdated and the replace fails.
             etag = store.head(address).etag
             number = int(store.read(address))
             try:
@@ -53,7 +53,7 @@ def increment_with(store: BlockStore, address: Address, rounds: int, threads: in
 
 @contextmanager
 def switching_often() -> Iterator[None]:
-    """Let threads take turns after every few instructions, so that races show."""
+    """Switch threads after every few instructions, to expose races."""
     before = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)
     try:
@@ -92,7 +92,7 @@ class ConditionalConformance:
         self, store: BlockStore, namespace: Namespace
     ) -> None:
         address = namespace.address("folder/object")
-        if store.supports_presign:  # then nobody needs it
+        if store.supports_presign:  # the call is not needed then
             with pytest.raises(NotSupported):
                 store.put_new(address, [b"data"])
             return

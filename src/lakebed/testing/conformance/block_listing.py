@@ -1,4 +1,4 @@
-"""The part of the conformance suite of block storage that is about listings."""
+"""Conformance suite of block storage: listings."""
 
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 
 from lakebed.block import LIST_SCHEMA, Address, BlockStore, InvalidAddress, Namespace
 
-# In byte order; a folder is sorted with the slash behind its name.
+# In byte order; a folder sorts with its trailing slash.
 ORDERED_PATHS = ["A", "Z/z", "a b", "a!/x", "a+b", "a-b", "a-b2/x", "a.txt", "a/-", "a/b", "a/b.c"]
 ORDERED_PATHS += ["a/b0/c", "a0", "aa/b", "b%2Fc", "b?c#d", "é", "\uffee", "😀/x", "😀😀"]
 
 
 def addresses_of(batches: Iterable[pa.RecordBatch]) -> list[str]:
-    """Return the addresses of a listing; check the form of its batches."""
+    """Return the addresses of a listing, checking the form of its batches."""
     found: list[str] = []
     for batch in batches:
         assert batch.schema == LIST_SCHEMA
@@ -31,7 +31,7 @@ class ListingConformance:
     """Listings. Applied by `lakebed.testing.conformance.block.BlockConformance`."""
 
     many_objects = 1500
-    """More objects than come on one page of a listing."""
+    """More objects than fit on a page of a listing."""
 
     def test_listings_are_in_order_of_the_paths(
         self, store: BlockStore, namespace: Namespace
@@ -74,7 +74,7 @@ class ListingConformance:
     ) -> None:
         for path in ("dev/1", "dev/x/1", "dev-2/1", "dev.txt", "de/1", "dev0/1", "d\u00e9v/x/y/1"):
             store.put(namespace.address(path), [b""])
-        # The slash counts, as it does in the order of paths.
+        # The trailing slash counts, as in path order.
         expected = ["de", "dev-2", "dev", "dev0", "d\u00e9v"]
         assert list(store.list_folders(namespace)) == expected
         assert list(store.list_folders(namespace.folder("dev"))) == ["x"]
@@ -91,7 +91,7 @@ class ListingConformance:
         @given(kept=st.sets(paths, max_size=8), after=paths, folder=paths)
         def check(kept: set[str], after: str, folder: str) -> None:
             here = namespace.folder(uuid4().hex)
-            # A disk cannot hold an object below another.
+            # A disk cannot store an object below another.
             kept = {
                 path for path in kept if not any(other.startswith(path + "/") for other in kept)
             }

@@ -1,4 +1,4 @@
-"""The part of the conformance suite of block storage that is about multipart uploads."""
+"""Conformance suite of block storage: multipart uploads."""
 
 import errno
 import hashlib
@@ -28,20 +28,20 @@ from lakebed.block import (
 
 
 class PartBrokenOffError(ConnectionResetError):
-    """What the caller's stream raises: as a lost connection does, with the number of the error."""
+    """Error of the caller's stream, with the error number of a lost connection."""
 
     def __init__(self) -> None:
         super().__init__(errno.ECONNRESET, "the caller's own connection is lost")
 
 
 def _long_stream() -> Iterator[bytes]:
-    """Yield more than a driver sends by one request."""
+    """Yield more than a driver sends in one request."""
     for _ in range(20):
         yield b"x" * (1 << 20)
 
 
 class MultipartConformance:
-    """Uploads in parts. Applied by `lakebed.testing.conformance.block.BlockConformance`."""
+    """Multipart uploads. Applied by `lakebed.testing.conformance.block.BlockConformance`."""
 
     def test_parts_are_joined_by_number(self, store: BlockStore, namespace: Namespace) -> None:
         address = namespace.address("folder/object")
@@ -313,7 +313,7 @@ def _refuses_parts_of_an_aborted_upload(store: BlockStore, namespace: Namespace)
 
 
 def _content(store: BlockStore) -> bytes:
-    """Return bytes that nobody else has, enough for a part that is not the last."""
+    """Return unique bytes, enough for a part that is not the last."""
     return os.urandom(max(200, store.part_bytes_min))
 
 

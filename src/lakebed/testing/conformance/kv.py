@@ -1,15 +1,15 @@
-"""The conformance suite of key-value stores: what every driver must do, and how it is shown.
+"""The conformance suite of key-value stores.
 
-To apply it to a driver, subclass `StoreConformance` in a test module and say how to get the URL of
-an empty store:
+To test a driver, subclass `StoreConformance` in a test module and provide the URL of an empty
+store:
 
     class TestMyStore(StoreConformance):
         @pytest.fixture
         def url(self, tmp_path: Path) -> str:
             return f"mystore://{tmp_path}"
 
-The tests open the store by `open_store`, so they show the driver with the wrappers of production
-around it. Every test uses partitions of its own, so a store may be shared between tests.
+The tests open the store by `open_store`, so they test the driver inside the production wrappers.
+Every test uses its own partitions, so tests may share a store.
 """
 
 import os
@@ -40,25 +40,25 @@ from lakebed.testing.conformance.kv_scans import ScansConformance
 
 
 class SequentialConformance(ScansConformance, ArgumentsConformance):
-    """What every driver must do for one caller after the other. Subclasses override `url`."""
+    """Conformance suite for a single caller. Subclasses override `url`."""
 
     @pytest.fixture
     def url(self) -> str:
-        """The URL of a store that nobody else uses."""
-        raise NotImplementedError("a conformance class says how to get the URL of its store")
+        """URL of a store used only by this test class."""
+        raise NotImplementedError("override `url` with the URL of the store")
 
     @pytest.fixture
     def store(self, url: str) -> Iterator[Store]:
-        """The store, open."""
+        """The open store."""
         with open_store(url) as store:
             yield store
 
     @pytest.fixture
     def partition(self) -> bytes:
-        """A partition that nobody else uses."""
+        """Partition of a single test."""
         return b"partition-" + uuid4().hex.encode()
 
-    # One key
+    # Single keys
 
     def test_a_value_comes_back(self, store: Store, partition: bytes) -> None:
         version = store.set(partition, b"key", b"value")
@@ -389,17 +389,17 @@ class SequentialConformance(ScansConformance, ArgumentsConformance):
 
 
 class StoreConformance(SequentialConformance, ConcurrencyConformance):
-    """What every driver must do. Subclasses override `url`."""
+    """Conformance suite of key-value stores. Subclasses override `url`."""
 
 
 def _try_in_child(store: Store, partition: bytes) -> int:
-    """Use a store in a forked child; return 0 if it behaves, else the number of what did not."""
+    """Use a store in a forked child; return 0, or the number of the call that misbehaved."""
     calls: list[Callable[[], object]] = [
         lambda: store.get(partition, b"key"),
         lambda: store.set(partition, b"key", b"of the child"),
         lambda: list(store.scan(partition)),
     ]
-    signal.alarm(30)  # a child that hangs must not hang its parent
+    signal.alarm(30)  # a hanging child must not block its parent
     for number, call in enumerate(calls, start=1):
         try:
             call()

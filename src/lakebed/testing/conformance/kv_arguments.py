@@ -1,4 +1,4 @@
-"""The part of the conformance suite of key-value stores about arguments and limits."""
+"""Conformance suite of key-value stores: arguments and limits."""
 
 from typing import ClassVar
 
@@ -16,10 +16,10 @@ from lakebed.kv.store import Limits, Put
 
 
 class ArgumentsConformance:
-    """What cannot be stored is refused before the store is asked."""
+    """Invalid arguments are refused before the store is called."""
 
     least: ClassVar[Limits] = Limits(partition_bytes=400, key_bytes=1_100, value_bytes=1 << 20)
-    """What a driver must hold, unless its database cannot."""
+    """Limits that a driver must support, unless its database cannot."""
 
     @pytest.mark.parametrize(
         ("partition", "key", "value", "complaint"),
@@ -93,7 +93,7 @@ class ArgumentsConformance:
         assert limits.partition_bytes >= self.least.partition_bytes
         assert limits.key_bytes >= self.least.key_bytes
         assert limits.value_bytes >= self.least.value_bytes
-        # Bytes that do not compress, so that a limit on the stored size shows.
+        # Incompressible bytes, to expose a limit on the stored size.
         noise = bytes((i * i * 31 + i * 7 + (i >> 3)) % 256 for i in range(limits.key_bytes))
         widest = (partition * limits.partition_bytes)[: limits.partition_bytes]
         value = (noise * (limits.value_bytes // len(noise) + 1))[: limits.value_bytes]

@@ -1,4 +1,4 @@
-"""The part of the conformance suite of key-value stores with many callers at once."""
+"""Conformance suite of key-value stores: concurrent callers."""
 
 import multiprocessing
 import threading
@@ -23,13 +23,13 @@ from lakebed.testing.conformance.kv_sizes import Sizes
 
 
 def increment(url: str, partition: bytes, rounds: int, threads: int) -> None:
-    """Add one to the counter `rounds` times from each of some threads, by compare-and-swap."""
+    """Increment the counter `rounds` times in each of some threads, by compare-and-swap."""
     with open_store(url) as store:
         increment_with(store, partition, rounds, threads)
 
 
 def increment_with(store: Store, partition: bytes, rounds: int, threads: int) -> None:
-    """Do what `increment` does, on an open store."""
+    """Run `increment` on an open store."""
 
     def work() -> None:
         done = 0
@@ -45,14 +45,14 @@ def increment_with(store: Store, partition: bytes, rounds: int, threads: int) ->
 
 
 def in_threads(calls: list[Callable[[], None]]) -> None:
-    """Run calls side by side; raise what one of them raised."""
+    """Run calls in parallel; raise the first exception."""
     with ThreadPoolExecutor(len(calls)) as pool:
         for future in [pool.submit(call) for call in calls]:
             future.result()
 
 
 class ConcurrencyConformance(Sizes):
-    """Of many that race, one wins, and nothing is lost or seen twice."""
+    """Of concurrent conditional writes one wins, and none is lost or seen twice."""
 
     def test_a_counter_ends_exact(self, url: str, store: Store, partition: bytes) -> None:
         store.set(partition, b"counter", b"0")
@@ -150,7 +150,7 @@ class ConcurrencyConformance(Sizes):
         in_threads([lambda: churn(1), lambda: churn(2), look])
 
     def test_get_many_never_reads_a_later_key_first(self, store: Store, partition: bytes) -> None:
-        """Of a writer's two keys, the one that it writes last is read first: never ahead."""
+        """`get_many` first reads the key written last: the value is never ahead."""
         pair = [(partition, b"last"), (partition, b"first")]
         store.set(partition, b"first", b"0")
         store.set(partition, b"last", b"0")

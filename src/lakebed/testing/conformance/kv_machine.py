@@ -1,4 +1,4 @@
-"""A store and a plain dict, driven side by side by Hypothesis; part of the conformance suite."""
+"""Conformance suite of key-value stores: a store and a dict, driven in parallel by Hypothesis."""
 
 import pytest
 from hypothesis import strategies as st
@@ -17,7 +17,7 @@ _values = st.binary(max_size=20)
 
 
 class StoreMachine(RuleBasedStateMachine):
-    """Drives a store and a plain dict side by side."""
+    """Drives a store and a dict, and compares their results."""
 
     versions: Bundle[Version] = Bundle("versions")
 
@@ -29,14 +29,14 @@ class StoreMachine(RuleBasedStateMachine):
 
     @rule(target=versions, key=_keys, value=_values)
     def set(self, key: bytes, value: bytes) -> Version:
-        """Write."""
+        """Write unconditionally."""
         version = self.store.set(self.partition, key, value)
         self.model[key] = (value, version)
         return version
 
     @rule(target=versions, key=_keys, value=_values, absent=st.booleans())
     def set_if_presence(self, key: bytes, value: bytes, absent: bool) -> Version:
-        """Write if the key is there, or if it is not."""
+        """Write only if the key exists, or only if it is missing."""
         old = self.model.get(key)
         try:
             version = self.store.set(self.partition, key, value, ABSENT if absent else EXISTS)
@@ -49,7 +49,7 @@ class StoreMachine(RuleBasedStateMachine):
 
     @rule(target=versions, key=_keys, value=_values, version=versions)
     def set_if_version(self, key: bytes, value: bytes, version: Version) -> Version:
-        """Write by a version that may be of this key or not."""
+        """Write by a version, which may belong to another key."""
         known = [known for known, (_, current) in self.model.items() if current == version]
         holder = known[0] if known else key
         try:
@@ -63,13 +63,13 @@ class StoreMachine(RuleBasedStateMachine):
 
     @rule(key=_keys)
     def delete(self, key: bytes) -> None:
-        """Delete."""
+        """Delete unconditionally."""
         self.store.delete(self.partition, key)
         self.model.pop(key, None)
 
     @rule(version=consumes(versions))
     def delete_if(self, version: Version) -> None:
-        """Delete by a version, if it is still current."""
+        """Delete by a version, if current."""
         for key, (_, current) in list(self.model.items()):
             if current == version:
                 self.store.delete(self.partition, key, version)
@@ -87,7 +87,7 @@ class StoreMachine(RuleBasedStateMachine):
 
     @rule(keys=st.lists(_keys, max_size=5))
     def get(self, keys: list[bytes]) -> None:
-        """Read, one by one and together."""
+        """Read keys singly and together."""
         for key, item in zip(
             keys, self.store.get_many([(self.partition, key) for key in keys]), strict=True
         ):
@@ -100,7 +100,7 @@ class StoreMachine(RuleBasedStateMachine):
 
     @rule(start=st.one_of(st.just(b""), _keys), limit=st.one_of(st.none(), st.integers(0, 50)))
     def scan(self, start: bytes, limit: int | None) -> None:
-        """Scan."""
+        """Scan a part of the partition."""
         expected = [
             (key, value, version)
             for key, (value, version) in sorted(self.model.items())

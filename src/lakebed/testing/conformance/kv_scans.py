@@ -1,4 +1,4 @@
-"""The part of the conformance suite of key-value stores about scans."""
+"""Conformance suite of key-value stores: scans."""
 
 import threading
 
@@ -13,7 +13,7 @@ from lakebed.testing.conformance.kv_sizes import Sizes
 
 
 class ScansConformance(Sizes):
-    """Keys come in order, from where the caller says, and each once."""
+    """Keys are returned in order, from the given start, each once."""
 
     def test_scan_is_in_byte_order(self, store: Store, partition: bytes) -> None:
         for key in reversed(AWKWARD_KEYS):
@@ -56,7 +56,7 @@ class ScansConformance(Sizes):
     ) -> None:
         keys = (b"c", b"a", b"b\x00", b"b", b"b\xff", b"\xff", b"\xff\xff")
         store.write(puts(partition, [(key, b"") for key in keys]))
-        # What follows in the database is another partition's.
+        # The next key in the database belongs to another partition.
         store.set(partition + b"\x00", b"b", b"")
         assert [item.key for item in store.scan(partition, start, prefix=prefix)] == expected
         found = [item.key for item in store.scan(partition, start, prefix=prefix, limit=2)]
@@ -94,13 +94,13 @@ class ScansConformance(Sizes):
         store.write(puts(partition, values))
         assert [(item.key, item.value) for item in store.scan(partition)] == values
         for key, _ in values:
-            store.delete(partition, key)  # or listings of a whole table would read it, again
+            store.delete(partition, key)  # otherwise listings of a whole table would read it again
 
     def test_every_partition_is_listed_once(self, store: Store, partition: bytes) -> None:
-        """Awkward names too, and one that begins as another does."""
+        """Include awkward names, and names that are prefixes of others."""
         awkward = [partition + key[:100] for key in AWKWARD_KEYS if len(key) < 200]
         many = [partition + b"-%04d" % number for number in range(PARTITIONS_PAGE + 1)]
-        # A name that ends as no other byte string of its length can.
+        # The highest name of its length.
         highest = b"\xff" * len(many[0])
         for each in (*awkward, *many, highest):
             store.set(each, b"key", b"value")

@@ -1,26 +1,23 @@
-"""How much the conformance suite of key-value stores asks of a driver; slow servers take less."""
+"""Sizes of the conformance suite of key-value stores, reduced for slow servers."""
 
 from typing import ClassVar
 
 
 class Sizes:
-    """What subclasses of the suite may change."""
+    """Sizes that subclasses of the suite may override."""
 
     bulk: ClassVar[int] = 20_000
-    """How many keys the largest tests write. More than 1,100 show all that depends on sizes of
-    pages and chunks."""
+    """Number of keys in the largest tests; above 1,100, all page and chunk sizes are exercised."""
 
     racers: ClassVar[int] = 16
-    """How many count up one key at the same time, of whom all but one fail: a multiple of 4."""
+    """Number of concurrent increments of a key, of which one succeeds: a multiple of 4."""
 
     share: ClassVar[int] = 1
-    """One of so many histories is compared with a dict."""
+    """Divisor of the number of histories compared with a dict."""
 
     one_handle: ClassVar[bool] = False
-    """Whether only one at a time can have the store open; the second is told that it is locked."""
+    """Whether a store can be opened only once; the second attempt gets `StoreLocked`."""
 
     over_a_network: ClassVar[bool | None] = True
-    """Whether a read waits for another process, and says so; None: if that is far away, which the
-    driver has tests of its own for."""
-
-    """Whether the store can tell that nothing in it has changed."""
+    """Whether a read announces its wait for another process; None if the driver's own tests check
+    it, because the answer depends on the distance of the server."""

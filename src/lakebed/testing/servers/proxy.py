@@ -1,7 +1,7 @@
-"""A network that fails on demand: a TCP proxy between a client and a real server.
+"""A TCP proxy between a client and a real server that injects network faults.
 
-Faults are set for the connections that are open now, for those to come, or both, so that a test can
-break one connection and leave the way open for the next.
+Faults apply to open connections, to new connections, or both, so a test can break a connection and
+leave new ones intact.
 """
 
 import socket
@@ -13,35 +13,34 @@ from pathlib import Path
 from typing import Final, Self
 
 CHUNK: Final = 1 << 16
-# The head of a frame of HTTP/2: its length in three bytes, kind, flags, and from here its stream.
+# HTTP/2 frame header: length in three bytes, type, flags, and from here the stream id.
 _FRAME_STREAM: Final = 5
 _FRAME_HEAD: Final = 9
 PATIENCE_SECONDS: Final = 20.0
 
 
 class Fault(Enum):
-    """What happens to a connection."""
+    """Fault of a connection."""
 
     NONE = auto()
     CUT = auto()
-    """It is cut at once; a new one is cut when it is made."""
+    """Cut at once; new connections are cut when accepted."""
     CUT_ON_REQUEST = auto()
-    """It is cut when the client sends, and what it sent is lost."""
+    """Cut when the client sends; the request is lost."""
     CUT_ON_REPLY = auto()
-    """It is cut when the server answers, and the answer is lost."""
+    """Cut when the server answers; the reply is lost."""
     SWALLOW_REPLIES = auto()
-    """The server's answers are lost, and the connection stays open."""
+    """The server's replies are lost; the connection stays open."""
     HOLD_REQUESTS = auto()
-    """What the client sends is kept, and reaches the server when the fault is lifted; even if the
-    client has gone meanwhile."""
+    """Requests are delayed until the fault is lifted, even if the client has disconnected."""
 
 
 Forge = Callable[[bytes], bytes]
-"""Changes what the server answers, a piece at a time."""
+"""Modifies a piece of the server's reply."""
 
 
 class _Wire:
-    """One connection through the proxy: two sockets, and a thread for each direction."""
+    """A connection through the proxy: two sockets, and a thread for each direction."""
 
     def __init__(
         self,
@@ -84,12 +83,12 @@ class _Wire:
 
     def cut(self) -> None:
         for end in (self._client, self._server):
-            # Wakes the threads that read from it; the other side sees the end of the stream.
+            # Wakes the threads that read from the socket; the peer sees the end of the stream.
             with suppress(OSError):
                 end.shutdown(socket.SHUT_RDWR)
 
     def finish(self) -> None:
-        """Wait until both directions have come to their end, and free the sockets."""
+        """Wait until both directions have ended, and close the sockets."""
         for thread in self._threads:
             thread.join(PATIENCE_SECONDS)
             if thread.is_alive():
@@ -121,7 +120,7 @@ class _Wire:
         return None
 
     def _let_through(self) -> bool:
-        """Wait while requests are held; return whether the next one may pass."""
+        """Wait while requests are delayed; return whether the next may pass."""
         with self._changed:
             self._awaits_request = False
             self.held = self._fault is Fault.HOLD_REQUESTS
@@ -136,7 +135,7 @@ class _Wire:
                 if fault is Fault.CUT_ON_REPLY:
                     return self.cut()
                 if fault is not Fault.SWALLOW_REPLIES:
-                    # If the client is gone, the server must not notice it from us.
+                    # Hide a disconnected client from the server.
                     with suppress(OSError):
                         self._client.sendall(self._forge(data))
         self._server_left = True
@@ -147,9 +146,9 @@ class _Wire:
 
 
 def _is_about_the_connection(data: bytes) -> bool:
-    """Whether data of HTTP/2 are frames about the connection alone, as the reply to a ping is.
+    """Return whether HTTP/2 data contain only connection frames, such as the reply to a ping.
 
-    They may come right after a request was answered, and are not a request.
+    These may follow the response to a request, and are not a request.
     """
     at = 0
     while at + _FRAME_HEAD <= len(data):
@@ -160,18 +159,16 @@ def _is_about_the_connection(data: bytes) -> bool:
 
 
 class Proxy:
-    """Listens on a port of 127.0.0.1 and passes all on to a server, unless told otherwise."""
+    """Listens on a port of 127.0.0.1 and forwards to a server, injecting faults."""
 
     def __init__(
         self, server: Path | tuple[str, int], *, lingering: bool = False, forgetful: bool = False
     ) -> None:
-        """Start to listen; `server` is a socket in the file system, or a host and a port.
+        """Start to listen; `server` is a Unix socket, or host and port.
 
-        `lingering`: a server does not hear that a client has gone before it has answered what the
-        client sent. (Some drop what they do for a client that has gone, if they notice in time.)
-
-        `forgetful`: what a client sends behind something that was held is lost, as when it takes
-        back a request that it gave up.
+        `lingering`: hide a client's disconnect from the server until its request is answered. (Some
+        servers abandon requests of disconnected clients.) `forgetful`: data sent after a delayed
+        request are lost, such as the cancellation of an abandoned request.
         """
         self._target = server
         self._lingering = lingering
@@ -186,40 +183,40 @@ class Proxy:
 
     @property
     def port(self) -> int:
-        """The port on which the proxy listens."""
+        """Port of the proxy."""
         port: int = self._listener.getsockname()[1]
         return port
 
     def break_open(self, fault: Fault) -> None:
-        """Set the fault of the connections that are open now, from their next request on."""
+        """Set the fault of all open connections, from their next request on."""
         with self._lock:
             for wire in self._wires:
                 wire.set_fault(fault)
 
     def break_new(self, fault: Fault) -> None:
-        """Set the fault of the connections to come."""
+        """Set the fault of new connections."""
         with self._lock:
             self._fault_of_new = fault
 
     def forge_replies(self, forge: Forge) -> None:
-        """Change the server's answers on the connections to come."""
+        """Modify the server's replies on new connections."""
         with self._lock:
             self._forge = forge
 
     @property
     def holds(self) -> bool:
-        """Whether something that a client sent is held, or was."""
+        """Whether any request is or was delayed."""
         with self._lock:
             return any(wire.held for wire in self._wires)
 
     def release_and_finish(self) -> None:
-        """Let pass what is held, on connections that clients have left; wait until all ended."""
+        """Forward delayed requests, on connections left by clients; wait until all ended."""
         self.break_new(Fault.CUT)
         self.break_open(Fault.NONE)
         self._finish()
 
     def close(self) -> None:
-        """Cut all connections and stop to listen."""
+        """Cut all connections and stop listening."""
         self._listener.shutdown(socket.SHUT_RDWR)
         self._thread.join(PATIENCE_SECONDS)
         self._listener.close()

@@ -1,4 +1,4 @@
-"""The simulator: production code under a seeded scheduler that injects every kind of fault.
+"""The simulator: production code under a seeded scheduler with fault injection.
 
 Imports the contracts of `lakebed.kv` and `lakebed.block`. Public: `simulator`, and `explore` as a
 program. See design/0002-simulator.md.

@@ -1,8 +1,8 @@
-"""Block storage under the simulator: handles for actors, over one storage that they share.
+"""Simulated block storage: one storage shared by the handles of all actors.
 
-A call is one step, and so is the whole of a stream: a body is read to its end before the storage
-gets any of it, and a stream that is returned holds all its bytes. So a storage only ever shows
-whole objects, as its contract says, and faults happen between calls.
+A call is a single step, including its whole stream: a body is read to its end before the storage
+receives any of it, and a returned stream is already complete. So the storage only ever shows whole
+objects, as its contract says, and faults happen between calls.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -34,10 +34,10 @@ ResultT = TypeVar("ResultT")
 
 
 class SimulatedBlock:
-    """Shares one storage among actors; each call of theirs may meet any fault.
+    """Shares a storage among actors; each call may meet any fault.
 
-    If the times that the storage notes matter, give it the runtime of an actor of its own: then its
-    clock is wrong too, like all others.
+    If modification times matter, give the storage the runtime of its own actor: then its clock is
+    wrong like all others.
     """
 
     def __init__(self, simulation: Simulation, inner: BlockStore) -> None:
@@ -45,7 +45,7 @@ class SimulatedBlock:
         self._simulation = simulation
 
     def handle(self, actor: SimulatedProcess) -> BlockStore:
-        """The storage as this actor sees it; the handle dies with the actor."""
+        """Return the storage as seen by an actor; the handle dies with the actor."""
         return _Handle(self._simulation, actor, self.inner)
 
 
@@ -138,7 +138,7 @@ class _Handle(BlockStore):
         return iter(self._call("list_uploads", namespace, lambda: list(uploads())))
 
     def close(self) -> None:
-        """Leave the storage open: others use it too."""
+        """Keep the shared storage open."""
 
     def _call(
         self, operation: str, place: Address | Namespace, apply: Callable[[], ResultT]

@@ -1,7 +1,7 @@
-"""A simulated database that compares and swaps single keys, shared by actors.
+"""A simulated database with compare-and-swap of single keys, shared by actors.
 
-Each call may meet any fault of the simulation, *apply late* above all: this is what
-`lakebed.kv.fenced` is there for. Tombstones go when they expire, by the database's clock.
+Each call may meet any fault of the simulation, above all the delayed write, against which
+`lakebed.kv.fenced` protects. Tombstones expire by the database's clock.
 """
 
 from collections.abc import Callable
@@ -20,28 +20,28 @@ from lakebed.testing.simulation.store import AppliedWrite
 ResultT = TypeVar("ResultT")
 
 TOMBSTONE_SECONDS: Final = 200.0
-"""Much longer than a simulated request can be late."""
+"""Much longer than the maximum delay of a simulated request."""
 
 
 class SimulatedDatabase:
-    """The cells that all actors share."""
+    """Cells shared by all actors."""
 
     def __init__(self, simulation: Simulation) -> None:
         self.simulation = simulation
         self.applied: list[AppliedWrite] = []
-        """Every write and delete that took effect, in order. A touch is neither."""
+        """Applied writes and deletes, in order, without touches."""
         self.erased: list[AppliedWrite] = []
-        """Every erasure that took effect, in order."""
+        """Applied erasures, in order."""
         self._cells: SortedDict[tuple[bytes, bytes], Cell] = SortedDict()
 
     def handle(
         self, actor: SimulatedProcess, *, tombstone_seconds: float = TOMBSTONE_SECONDS
     ) -> CellDatabase:
-        """The database as this actor sees it."""
+        """Return the database as seen by an actor."""
         return _SimulatedCells(self, actor, tombstone_seconds)
 
     def find(self, partition: bytes, key: bytes) -> Cell | None:
-        """Return what a key holds now."""
+        """Return the current cell of a key, or None."""
         cell = self._cells.get((partition, key))
         if cell is not None and self._is_over(cell):
             del self._cells[partition, key]
@@ -72,7 +72,7 @@ class SimulatedDatabase:
         return [(key, cell) for key, cell in cells if cell is not None], after
 
     def erase(self, partition: bytes, key: bytes, stamp: bytes) -> None:
-        """Remove a cell that has this stamp."""
+        """Remove a cell with this stamp."""
         there = self.find(partition, key)
         if there is not None and there.stamp == stamp:
             del self._cells[partition, key]
@@ -92,7 +92,7 @@ class SimulatedDatabase:
 
 
 class _SimulatedCells(CellDatabase):
-    """One actor's way to the database; it dies with the actor."""
+    """Handle of an actor; dies with the actor."""
 
     name = "simulated"
     erases = True

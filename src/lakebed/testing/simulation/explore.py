@@ -1,8 +1,7 @@
-"""Runs simulated scenarios over many seeds, and replays one.
+"""Runs simulated scenarios over many seeds, or replays a single seed.
 
-A scenario is a function that takes a seed, and raises if something is wrong. A module lists its
-scenarios in a dict named ``SCENARIOS``. A dict named ``SHARES`` may say which of them to run more
-often than others, and how many times as often.
+A scenario is a function of a seed that raises on a violation. A module lists its scenarios in a
+dict ``SCENARIOS``. A dict ``SHARES`` may give scenarios a larger share of the runs.
 
     python -m lakebed.testing.simulation.explore my.scenarios --seeds 10000     # 10,000 runs
     python -m lakebed.testing.simulation.explore my.scenarios:counter --seed 7  # one, traced
@@ -28,7 +27,7 @@ _CHUNK = 250
 
 @dataclass(frozen=True, slots=True)
 class FailingSeed:
-    """A seed for which a scenario went wrong, and the command that shows it again."""
+    """A seed for which a scenario failed, and the command to replay it."""
 
     scenario: str
     seed: int
@@ -43,17 +42,17 @@ class FailingSeed:
 
 
 def load(name: str) -> dict[str, Scenario]:
-    """Return the scenarios that ``module`` or ``module:scenario`` names, by their full names."""
+    """Return the scenarios of ``module`` or ``module:scenario``, by full name."""
     module, _, only = name.partition(":")
     scenarios: dict[str, Scenario] = import_module(module).SCENARIOS
     if only and only not in scenarios:
-        raise SystemExit(f"{module} has no scenario {only}; it has {', '.join(scenarios)}")
+        raise SystemExit(f"{module} has no scenario {only}; available: {', '.join(scenarios)}")
     chosen = {only: scenarios[only]} if only else scenarios
     return {f"{module}:{key}": scenario for key, scenario in chosen.items()}
 
 
 def first_failure(name: str, seeds: Iterable[int]) -> FailingSeed | None:
-    """Run one scenario, named ``module:scenario``, over seeds until one fails."""
+    """Run the scenario ``module:scenario`` over seeds until the first failure."""
     (scenario,) = load(name).values()
     for seed in seeds:
         try:
@@ -64,7 +63,7 @@ def first_failure(name: str, seeds: Iterable[int]) -> FailingSeed | None:
 
 
 def spread(names: Iterable[str], runs: int, *, first: int = 0) -> dict[str, range]:
-    """Spread a number of runs over scenarios, by their shares; each gets seeds from `first` on."""
+    """Distribute runs over scenarios by their shares; each gets seeds from `first` on."""
     shares = {name: _share(name) for name in names}
     whole = sum(shares.values())
     ends = [runs * upto // whole for upto in accumulate(shares.values())]
@@ -81,8 +80,8 @@ def _share(name: str) -> int:
 def explore(
     plan: Mapping[str, range], *, processes: int | None = None
 ) -> Iterator[tuple[str, FailingSeed | None]]:
-    """Run scenarios over seeds, on all cores; yield each with its first failure, if any."""
-    # What goes wrong is meant to go wrong: thousands of warnings would hide the one failure.
+    """Run scenarios over seeds, on all cores; yield each with its first failure, or None."""
+    # Injected faults log thousands of warnings, which would hide the failure.
     quiet = partial(logging.disable, logging.CRITICAL)
     with ProcessPoolExecutor(processes or os.cpu_count(), initializer=quiet) as pool:
         for name, seeds in plan.items():
@@ -92,7 +91,7 @@ def explore(
 
 
 def replay(name: str, seed: int) -> int:
-    """Run one scenario with one seed and print its trace; return 1 if it failed."""
+    """Run a scenario with one seed and print its trace; return 1 if it failed."""
     failure = first_failure(name, [seed])
     if Simulation.latest is not None:
         for line in Simulation.latest.trace:
@@ -104,13 +103,13 @@ def replay(name: str, seed: int) -> int:
 def main(arguments: list[str] | None = None) -> int:
     """Run the command line; return 1 if a scenario failed."""
     parser = argparse.ArgumentParser(prog="python -m lakebed.testing.simulation.explore")
-    parser.add_argument("scenarios", nargs="+", help="modules, or module:scenario")
-    parser.add_argument("--seeds", type=int, default=10_000, help="how many runs, of all together")
-    parser.add_argument("--first", type=int, default=0, help="the first seed of each scenario")
-    parser.add_argument("--seed", type=int, help="replay this one, with its trace")
-    parser.add_argument("--processes", type=int, help="how many at a time; one for each core")
+    parser.add_argument("scenarios", nargs="+", help="Modules, or module:scenario")
+    parser.add_argument("--seeds", type=int, default=10_000, help="Total number of runs")
+    parser.add_argument("--first", type=int, default=0, help="First seed of each scenario")
+    parser.add_argument("--seed", type=int, help="Replay this seed and print its trace")
+    parser.add_argument("--processes", type=int, help="Parallel processes (default: one per core)")
     chosen = parser.parse_args(arguments)
-    # Warnings are what the faults of a simulation are expected to cause: do not print them.
+    # Do not print the warnings caused by injected faults.
     logging.getLogger("lakebed").addHandler(logging.NullHandler())
     names = [name for scenarios in chosen.scenarios for name in load(scenarios)]
     if chosen.seed is not None:

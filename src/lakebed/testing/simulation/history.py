@@ -1,19 +1,19 @@
-"""What actors did and saw, and whether that is allowed.
+"""Histories of actors' operations, and checks of their consistency.
 
 A history is a list of operations with the steps at which each began and returned. Operation A
-*happened before* B if A returned before B began. The rules are those of the design of staging:
+*happened before* B if A returned before B began. The rules follow from the design of staging:
 
 - If a write succeeds, later reads return it or a write that did not happen before it.
-- A read returns what some write wrote that did not begin after the read ended.
-- A commit holds, for each key, what a read could return that ran while the commit did.
-- A write that was refused explains nothing: no read and no commit ever shows its value.
+- A read returns a value whose write began before the read ended.
+- A commit contains, for each key, a possible result of a concurrent read.
+- The value of a refused write is never shown by a read or commit.
 
-Reads that see two concurrent writes in different orders, or values going back and forth between
-them, are allowed.
+Allowed: reads that see two concurrent writes in different orders, or values alternating between
+them.
 
-Some operations write no value of their own: a reset, a merge or a hard reset may bring back any
-value ever written. They are *wild*: they explain any value, unless a write that came after them was
-acknowledged before the read began.
+Some operations write no value of their own: a reset, a merge or a hard reset may restore any value
+ever written. They are *wild*: they explain any value, unless a later write was acknowledged before
+the read began.
 """
 
 from collections.abc import Iterable
@@ -26,39 +26,39 @@ ABSENT = None
 
 @dataclass(slots=True)
 class ActorOperation:
-    """Something that an actor did."""
+    """An operation of an actor."""
 
     name: str
     key: bytes | None
-    """None: it concerns all keys."""
+    """None: all keys."""
     value: str | None
-    """What it would leave: a value, `ABSENT`, or `WILD`."""
+    """Value after the operation: a value, `ABSENT`, or `WILD`."""
     begun: int
     ended: int | None = None
-    """None: its actor died, and how it ended is not known."""
+    """None: the actor died, and the outcome is unknown."""
     succeeded: bool = False
     refused: bool = False
-    """Whether it certainly had no effect, and never will."""
+    """Whether the operation certainly has no effect, now or later."""
 
     def happened_before(self, step: int) -> bool:
-        """Whether it was over when something began at this step."""
+        """Return whether the operation ended before a step."""
         return self.ended is not None and self.ended < step
 
     def concerns(self, key: bytes) -> bool:
-        """Whether it could change this key."""
+        """Return whether the operation could change a key."""
         return (self.key is None or self.key == key) and not self.refused
 
 
 @dataclass(slots=True)
 class WriteHistory:
-    """The writes to one branch."""
+    """Writes to a branch."""
 
     writes: list[ActorOperation] = field(default_factory=list)
     elsewhere: list[ActorOperation] = field(default_factory=list)
-    """The writes to branches from which a merge may bring values here."""
+    """Writes to branches from which a merge may bring values."""
 
     def explains(self, key: bytes, value: str | None, begun: int, ended: int) -> bool:
-        """Whether a read of a key from `begun` to `ended` may return a value."""
+        """Return whether a read of a key from `begun` to `ended` may return a value."""
         of_key = [write for write in self.writes if write.concerns(key)]
         settled = [
             write
@@ -76,7 +76,7 @@ class WriteHistory:
         )
 
     def is_unsettled(self, key: bytes, begun: int) -> bool:
-        """Whether something was put there without being acknowledged before a step."""
+        """Return whether a value was written without being acknowledged before a step."""
         return any(
             write.key == key
             and not write.refused
@@ -88,7 +88,7 @@ class WriteHistory:
     def check_read(
         self, what: str, contents: dict[bytes, str], keys: Iterable[bytes], begun: int, ended: int
     ) -> None:
-        """Check everything that a read, listing or commit showed of some keys."""
+        """Check the contents of a read, listing or commit for some keys."""
         for key in keys:
             value = contents.get(key, ABSENT)
             assert self.explains(key, value, begun, ended), (
@@ -97,7 +97,7 @@ class WriteHistory:
             )
 
     def check_creates(self, keys: Iterable[bytes]) -> None:
-        """Check that between any two creates of a key that succeeded there may be a delete."""
+        """Check that a delete may lie between any two successful creates of a key."""
         for key in keys:
             creates = [
                 w for w in self.writes if w.name == "create" and w.key == key and w.succeeded

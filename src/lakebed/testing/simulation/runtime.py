@@ -1,4 +1,4 @@
-"""The `Runtime` of a simulated process: simulated time, seeded chance, greenlets for threads."""
+"""The `Runtime` of a simulated process: simulated time, seeded randomness, greenlets as threads."""
 
 from collections import deque
 from collections.abc import Callable, Iterable
@@ -13,11 +13,11 @@ ItemT = TypeVar("ItemT")
 ResultT = TypeVar("ResultT")
 
 EPOCH: Final = 1_780_000_000.0
-"""Some day in 2026, so that records show plausible times and skewed clocks stay positive."""
+"""A day in 2026, so that times are plausible and skewed clocks stay positive."""
 
 
 class SimulatedRuntime(Runtime):
-    """Clock, chance and concurrency of one actor."""
+    """Clock, randomness and concurrency of an actor."""
 
     def __init__(
         self, scheduler: Scheduler, actor: SimulatedProcess, *, skew_seconds: float
@@ -80,7 +80,7 @@ class SimulatedRuntime(Runtime):
 
 
 class _SimulatedLock:
-    """Mutual exclusion among the tasks of one actor."""
+    """Mutual exclusion among the tasks of an actor."""
 
     def __init__(self, scheduler: Scheduler, actor: SimulatedProcess) -> None:
         self._scheduler = scheduler
@@ -100,7 +100,7 @@ class _SimulatedLock:
 
 
 class _SimulatedEvent:
-    """A flag among the tasks of one actor, whose clock has a rate of its own."""
+    """Event for the tasks of an actor, whose clock has its own rate."""
 
     def __init__(self, scheduler: Scheduler, actor: SimulatedProcess, rate: float) -> None:
         self._rate = rate

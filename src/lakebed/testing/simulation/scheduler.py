@@ -1,7 +1,7 @@
-"""Greenlets under a seeded scheduler, with simulated time: the core of the simulator.
+"""Greenlets under a seeded scheduler with simulated time: the core of the simulator.
 
-A task runs alone until it gives way. Which task goes next is drawn from the seed, so the same seed
-gives the same run. When every task waits, the clock jumps to the time when the next one is due.
+A task runs alone until it yields. The seed determines which task continues, so the same seed gives
+the same run. When all tasks wait, the clock jumps to the next due time.
 """
 
 import heapq
@@ -24,7 +24,7 @@ class SimulationStuckError(AssertionError):
 
 
 class TaskFailedError(AssertionError):
-    """A task raised something that its scenario did not expect."""
+    """A task raised an exception that its scenario did not expect."""
 
 
 class SimulatedProcess:
@@ -38,16 +38,16 @@ class SimulatedProcess:
         self._scheduler = scheduler
 
     def start(self, body: Callable[[], object]) -> None:
-        """Add a task: something that the process does beside its other tasks."""
+        """Add a concurrent task."""
         self._scheduler.add_task(self, body)
 
     def kill(self) -> None:
-        """Let the process die now."""
+        """Kill the process."""
         self.alive = False
 
 
 class _Task:
-    """A greenlet of an actor."""
+    """Greenlet of an actor."""
 
     __slots__ = ("actor", "greenlet")
 
@@ -60,8 +60,8 @@ class Scheduler:
     """Runs tasks one at a time, in simulated time.
 
     Args:
-        seed: Decides everything.
-        steps_max: A run that takes more steps is stuck.
+        seed: Determines the run.
+        steps_max: Maximum number of steps; a longer run counts as stuck.
     """
 
     def __init__(self, seed: int, *, steps_max: int) -> None:
@@ -77,15 +77,15 @@ class Scheduler:
 
     @property
     def current_task(self) -> object:
-        """The task that runs now; None outside of all tasks."""
+        """The running task, or None outside of all tasks."""
         return self._current
 
     def latency(self) -> float:
-        """How long the next pause of a task takes, in simulated seconds."""
+        """Return the duration of a task's next pause, in simulated seconds."""
         return self.random.random() * 0.01
 
     def add_task(self, actor: SimulatedProcess, body: Callable[[], object]) -> None:
-        """Add a task of an actor; it starts when the scheduler picks it."""
+        """Add a task of an actor; the scheduler starts it later."""
         task = _Task(actor, body, self._hub)
         self._tasks[task] = None
         self.after(self.latency(), partial(self._resume, task))
@@ -94,7 +94,7 @@ class Scheduler:
         """Run until every task has ended.
 
         Raises:
-            TaskFailedError: A task raised.
+            TaskFailedError: A task raised an exception.
             SimulationStuckError: The tasks wait for each other, or took too many steps.
         """
         try:
@@ -106,25 +106,25 @@ class Scheduler:
                 action()
             stuck = sorted(task.actor.name for task in self._tasks if task.actor.alive)
             if stuck:
-                raise SimulationStuckError(f"tasks wait for ever: {', '.join(stuck)}")
+                raise SimulationStuckError(f"tasks wait forever: {', '.join(stuck)}")
         finally:
             self._unwind()
 
     def pause(self, actor: SimulatedProcess, seconds: float | None = None) -> None:
-        """Let others go first: for a random while, or for a time.
+        """Yield to other tasks, for `seconds` or a random time.
 
         Raises:
-            ActorKilledError: The actor died meanwhile, or before.
+            ActorKilledError: The actor has been killed.
         """
         task = self._running(actor)
         self.after(self.latency() if seconds is None else seconds, partial(self._resume, task))
         self._hub.switch()
 
     def park(self, actor: SimulatedProcess, ready: Callable[[Callable[[], None]], None]) -> None:
-        """Wait until someone calls the function that `ready` gets; to call it twice does no harm.
+        """Wait until the function passed to `ready` is called; repeated calls are harmless.
 
         Raises:
-            ActorKilledError: The actor died meanwhile, or before.
+            ActorKilledError: The actor has been killed.
         """
         resume: list[Callable[[], None]] = [partial(self._resume, self._running(actor))]
 
@@ -136,7 +136,7 @@ class Scheduler:
         self._hub.switch()
 
     def after(self, seconds: float, action: Callable[[], None]) -> None:
-        """Do something in a while; what is due at the same time goes in a random order."""
+        """Schedule an action; actions due at the same time run in random order."""
         self._sequence += 1
         entry = (self.seconds + seconds, self.random.random(), self._sequence, action)
         heapq.heappush(self._due, entry)
@@ -166,9 +166,9 @@ class Scheduler:
                 del self._tasks[task]
 
     def _unwind(self) -> None:
-        """End what is left now, so that no ``finally`` block runs at a random later moment."""
+        """End all remaining tasks now: no ``finally`` block may run at a random later moment."""
         for task in list(self._tasks):
             task.actor.kill()
-            # What a task raises while it is ended is not what the run has found.
+            # Exceptions of a task being ended are not a result of the run.
             with suppress(TaskFailedError):
                 self._resume(task)

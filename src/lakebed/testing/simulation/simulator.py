@@ -1,25 +1,25 @@
-"""Runs the code of a protocol one call at a time, in an order drawn from a seed.
+"""Runs the code of a protocol one call at a time, in an order determined by a seed.
 
-A `Simulation` has some actors: simulated processes, each with a clock, a `Runtime` and any number
-of tasks of its own. The tasks are greenlets that run the same code as production. A task gives way
-to the scheduler at every call to a store, at every sleep, and at every lock that is taken. Between
-two such points it runs alone, so the seed alone decides what happens in a run.
+A `Simulation` has actors: simulated processes, each with a clock, a `Runtime` and any number of
+tasks. Tasks are greenlets that run production code. A task yields to the scheduler at every store
+call, every sleep, and every lock. Between two such points it runs alone, so the seed alone
+determines a run.
 
 At every call the simulation may
 
-- reorder: the call, and its reply, wait for a random time, and others go first;
-- stall: that time is minutes, as when a machine sleeps or a network hangs;
-- fail before: the store never gets the call;
+- reorder: call and reply are delayed for a random time, and other tasks go first;
+- stall: the delay is minutes, like a sleeping machine or a hanging network;
+- fail before: the call does not reach the store;
 - fail after: the store applies the call, and the reply is lost;
 - kill: the actor dies with all its tasks, before or after the call is applied;
-- apply late (only if asked for): the caller gets an error, and the call is applied later.
+- apply late (only on request): the caller gets an error, and the call is applied later.
 
-Time is simulated: when every task waits, the clock jumps to the time when the next one is due, so
-minutes cost nothing. The wall clock of each actor is wrong by a different amount, and its clocks
-run at a different rate.
+Time is simulated: when all tasks wait, the clock jumps to the next due time, so minutes cost
+nothing. The wall clock of each actor is wrong by a different amount, and its clocks run at a
+different rate.
 
-Nothing of a killed actor runs any more: its tasks are ended, and a call that one makes in a
-``finally`` block meanwhile raises `ActorKilledError` instead of reaching the store.
+Killed actors do not run any more: their tasks are ended, and a call made in a ``finally`` block
+meanwhile raises `ActorKilledError` instead of reaching the store.
 """
 
 from collections.abc import Callable
@@ -34,7 +34,7 @@ ResultT = TypeVar("ResultT")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Faults:
-    """How often a call meets each fault, as probabilities, and how far clocks are off."""
+    """Probabilities of each fault for a call, and the skew of clocks."""
 
     fail_before: float = 0.0
     fail_after: float = 0.0
@@ -44,23 +44,23 @@ class Faults:
     stall_seconds: float = 300.0
     skew_seconds: float = 0.0
     until_step: int = 1 << 60
-    """From this step on nothing fails, so that a run can show that everything ends."""
+    """Step after which faults stop, so that a run can show that everything ends."""
 
 
 NO_FAULTS = Faults()
 
 
 class Simulation(Scheduler):
-    """A seeded scheduler, its actors and what goes wrong for them.
+    """A seeded scheduler with actors and faults.
 
     Args:
-        seed: Decides everything: the same seed gives the same run.
-        faults: What goes wrong, and how often.
-        steps_max: A run that takes more steps is stuck.
+        seed: Determines the run.
+        faults: Kinds and probabilities of faults.
+        steps_max: Maximum number of steps; a longer run counts as stuck.
     """
 
     latest: ClassVar["Simulation | None"] = None
-    """The simulation made last, so that its trace can be shown after a failure."""
+    """The latest simulation, to print its trace after a failure."""
 
     def __init__(self, seed: int, faults: Faults = NO_FAULTS, *, steps_max: int = 100_000) -> None:
         super().__init__(seed, steps_max=steps_max)
@@ -87,17 +87,17 @@ class Simulation(Scheduler):
         apply: Callable[[], ResultT],
         lost: Callable[[bool], Exception],
     ) -> ResultT:
-        """Make a call of an actor to something shared, with all that may go wrong.
+        """Make a call of an actor to a shared resource, injecting faults.
 
         Args:
-            actor: Who calls.
-            label: What the trace shows of the call.
-            apply: The call itself; what it raises is an answer like any other.
-            lost: Makes the error for a caller that gets no reply; its argument says whether the
-                caller can know that nothing happened.
+            actor: The caller.
+            label: Text of the call in the trace.
+            apply: The call itself; its exceptions are results like any other.
+            lost: Returns the error for a caller without a reply; its argument says whether the
+                caller can know that the call had no effect.
 
         Raises:
-            ActorKilledError: The actor died at this call, or before.
+            ActorKilledError: The actor was killed at or before this call.
         """
         self.pause(actor)
         faults = self._faults_now()

@@ -1,4 +1,4 @@
-"""A key-value store under the simulator: handles for actors, and the truth about every write."""
+"""A simulated key-value store: handles for actors, and a record of every applied write."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ ResultT = TypeVar("ResultT")
 
 @dataclass(frozen=True, slots=True)
 class AppliedWrite:
-    """A write that the store applied."""
+    """A write applied by the store."""
 
     step: int
     operation: str
@@ -24,19 +24,19 @@ class AppliedWrite:
 
 
 class _PiecemealStore(FaultyStore):
-    """Makes a call for each key of a bulk call, as a driver may that knows no better."""
+    """Splits bulk calls into a call for each key, like a basic driver."""
 
     get_many = Store.get_many
     write = Store.write
 
 
 class SimulatedStore:
-    """Shares one store among actors; each call of theirs may meet any fault.
+    """Shares a store among actors; each call may meet any fault.
 
     Args:
-        simulation: Whose actors share it.
+        simulation: Simulation of the actors.
         inner: The store.
-        piecemeal: Whether bulk calls are made key by key, with others in between.
+        piecemeal: Whether bulk calls are split by key, with other calls in between.
     """
 
     def __init__(self, simulation: Simulation, inner: Store, *, piecemeal: bool = False) -> None:
@@ -44,10 +44,10 @@ class SimulatedStore:
         self._simulation = simulation
         self._handle = _PiecemealStore if piecemeal else FaultyStore
         self.applied: list[AppliedWrite] = []
-        """Every write that took effect, in order: what checkers compare answers with."""
+        """Applied writes, in order: the reference for checkers."""
 
     def handle(self, actor: SimulatedProcess) -> Store:
-        """The store as this actor sees it; the handle dies with the actor."""
+        """Return the store as seen by an actor; the handle dies with the actor."""
 
         def intercept(call: StoreCall, apply: Callable[[], ResultT]) -> ResultT:
             def apply_and_record() -> ResultT:

@@ -23,8 +23,8 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final, Self
 
+from lakebed.base.runtime import to_datetime
 from lakebed.block.store import ETag, PartInfo, UploadId
-from lakebed.block.streams import moment
 
 _LAYOUT: Final = struct.Struct(">16sBHQ8s")
 
@@ -84,14 +84,14 @@ class BlobUploads:
         self._blocks = [(block, size) for block, size in blocks if block is not None]
         aborted = {block.upload_id for block, _ in self._blocks if block.kind is BlockKind.ABORTED}
         self.begun = {
-            block.upload_id: moment(block.time_us)
+            block.upload_id: to_datetime(block.time_us)
             for block, _ in self._blocks
             if block.kind is BlockKind.BEGUN and block.upload_id not in aborted
         }
         """Start time of each active upload."""
 
     def parts(self, upload_id: UploadId) -> list[tuple[AzureBlock, PartInfo]]:
-        """Return the parts of an upload by number; of a part sent again, the newest last."""
+        """Return the parts of an upload by ascending number; repeated parts from old to new."""
         parts = [
             (block, 0 if block.kind is BlockKind.EMPTY_PART else size)
             for block, size in self._blocks
@@ -99,6 +99,6 @@ class BlobUploads:
         ]
         parts.sort(key=lambda part: (part[0].number, part[0].time_us))
         return [
-            (block, PartInfo(block.number, block.etag, size, moment(block.time_us)))
+            (block, PartInfo(block.number, block.etag, size, to_datetime(block.time_us)))
             for block, size in parts
         ]

@@ -15,8 +15,8 @@ def explain(error: AzureError, place: Place) -> BlockError:
         return refusal(Answer(error.status_code, _code_of(error)), place)
     reason = type(error).__name__
     if isinstance(error, ClientAuthenticationError):
-        return Forbidden(f"there are no credentials to reach {place} with: {reason}")
-    return StorageUnavailable(f"no answer to a request for {place}: {reason}")
+        return Forbidden(f"no credentials for {place}: {reason}")
+    return StorageUnavailable(f"no response to a request for {place}: {reason}")
 
 
 @contextmanager

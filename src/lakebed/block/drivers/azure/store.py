@@ -3,9 +3,10 @@
 Multipart uploads are lists of blocks; see `lakebed.block.drivers.azure.blocks`. Consequences of
 having a single such list per blob:
 
-- Any write of a blob, by whatever call, ends all uploads to its address. - Azure deletes the blocks
-of an aborted upload itself, a week after the last block was sent. - `list_uploads` misses uploads
-to addresses of existing objects, and scans every object of the namespace.
+- Any write of a blob, by whatever call, ends all uploads to its address.
+- Azure deletes the blocks of an aborted upload itself, a week after the last block was sent.
+- `list_uploads` misses uploads to addresses of existing objects, and scans every object of the
+  namespace.
 
 The first and the last do not affect Lakebed, which uses a new address for every upload.
 """
@@ -47,7 +48,7 @@ from lakebed.block.drivers.cloud.store import (
     client_options,
     folders_in_order,
 )
-from lakebed.block.drivers.cloud.streams import MeasuredChunks, held_back, in_sizes
+from lakebed.block.drivers.cloud.streams import MeasuredChunks, in_sizes, one_behind
 from lakebed.block.errors import (
     InvalidAddress,
     InvalidArgument,
@@ -151,7 +152,7 @@ class AzureBlockStore(CloudBlockStore):
             source_match_condition=MatchConditions.IfNotModified,
         )
         if copy["copy_status"] != "success":
-            raise StorageUnavailable(f"the copy of {info.address} to {destination} did not end")
+            raise StorageUnavailable(f"the copy of {info.address} to {destination} did not finish")
 
     def _copy_in_blocks(
         self, info: ObjectInfo, destination: Address, url: str, authorization: str | None
@@ -175,7 +176,7 @@ class AzureBlockStore(CloudBlockStore):
         self._commit(destination, self._runtime.map_parallel(stage, numbers, limit=PARTS_AT_A_TIME))
 
     def _readable_url(self, address: Address) -> tuple[str, str | None]:
-        """Return a URL from which Azure can read an object, and its authorization."""
+        """Return a URL from which Azure can read an object, and an authorization header or None."""
         if self._identity is None:
             return self.presign_get(address, expires_seconds=_COPY_SECONDS), None
         token = self._identity.get_token("https://storage.azure.com/.default").token
@@ -211,7 +212,7 @@ class AzureBlockStore(CloudBlockStore):
             with explained(address):
                 committed = self._blob(address).commit_block_list(named)
         except InvalidPart as error:
-            raise StorageUnavailable(f"{address} was written by another meanwhile") from error
+            raise StorageUnavailable(f"{address} was written concurrently") from error
         return ETag(str(committed["etag"]).strip('"'))
 
     def _pages(self, namespace: Namespace, after: str) -> Iterator[pa.RecordBatch]:
@@ -236,12 +237,10 @@ class AzureBlockStore(CloudBlockStore):
                 if isinstance(found, BlobPrefix):
                     yield found.name
 
-    # Multipart uploads
-
     def create_upload(self, address: Address) -> UploadId:
         self._check(address)
         upload_id = self._new_id()
-        self._mark(address, upload_id, BlockKind.BEGUN)
+        self._stage_marker(address, upload_id, BlockKind.BEGUN)
         return upload_id
 
     def put_part(
@@ -256,11 +255,11 @@ class AzureBlockStore(CloudBlockStore):
         self._check(address)
         check_part_number(number)
         self._find_upload(address, upload_id)
-        source = MeasuredChunks(held_back(exactly(size, chunks)), size_max=_BLOCK_BYTES_MAX)
-        with source.handing_on(), explained(address):
+        source = MeasuredChunks(one_behind(exactly(size, chunks)), size_max=_BLOCK_BYTES_MAX)
+        with source.reraising(), explained(address):
             first, _ = source.take(0)
             if size == 0:
-                block = self._mark(address, upload_id, BlockKind.EMPTY_PART, number)
+                block = self._stage_marker(address, upload_id, BlockKind.EMPTY_PART, number)
                 return WrittenPart(number, block.etag, source.md5)
             block = self._new_block(upload_id, BlockKind.PART, number)
             self._blob(address, once=True).stage_block(
@@ -273,11 +272,11 @@ class AzureBlockStore(CloudBlockStore):
     ) -> ObjectInfo:
         self._check(address)
         stored = self._find_upload(address, upload_id).parts(upload_id)
-        by_mark = {(info.number, info.etag): block for block, info in stored}
+        by_etag = {(info.number, info.etag): block for block, info in stored}
         check_order(parts)
         blocks = []
         for part in parts:
-            block = by_mark.get((part.number, part.etag))
+            block = by_etag.get((part.number, part.etag))
             if block is None:
                 raise InvalidPart(f"part {part.number} was not uploaded with ETag {part.etag}")
             blocks.append(block)
@@ -293,7 +292,7 @@ class AzureBlockStore(CloudBlockStore):
             self._find_upload(address, upload_id)
         except UploadNotFound:
             return
-        self._mark(address, upload_id, BlockKind.ABORTED)
+        self._stage_marker(address, upload_id, BlockKind.ABORTED)
 
     def list_parts(self, address: Address, upload_id: UploadId) -> list[PartInfo]:
         self._check(address)
@@ -357,7 +356,7 @@ class AzureBlockStore(CloudBlockStore):
             blocks = []
         return BlobUploads((block.id, block.size) for block in blocks)
 
-    def _mark(
+    def _stage_marker(
         self, address: Address, upload_id: UploadId, kind: BlockKind, number: int = 0
     ) -> AzureBlock:
         """Send a block that matters only for its name."""
@@ -376,7 +375,7 @@ class AzureBlockStore(CloudBlockStore):
     def _check(self, place: Place) -> None:
         super()._check(place)
         if place.parts.host != self._host:
-            raise InvalidAddress(f"{place} lies in another account than {self._host}")
+            raise InvalidAddress(f"{place} is not in the account {self._host}")
         if isinstance(place, Address) and (
             "\\" in place.path or any(part.endswith(".") for part in place.path.split("/"))
         ):

@@ -54,7 +54,7 @@ class Answer(NamedTuple):
 
 def refusal(answer: Answer, place: Subject) -> BlockError:
     """Return the error for a response to a call on `place`."""
-    said = f"{answer.status or 'no answer'} {answer.code}".rstrip()
+    said = f"{answer.status or 'no response'} {answer.code}".rstrip()
     if answer.code in _HINTS:
         said = f"{said}: {_HINTS[answer.code]}"
     meaning = _BY_CODE.get(answer.code) or _BY_STATUS.get(answer.status) or _failed
@@ -66,28 +66,24 @@ def _failed(place: Subject, said: str) -> BlockError:
 
 
 def _forbidden(place: Subject, said: str) -> BlockError:
-    return Forbidden(f"these credentials may not access {place}: {said}")
+    return Forbidden(f"the credentials do not allow access to {place}: {said}")
 
 
 def _full(place: Subject, said: str) -> BlockError:
-    return StorageFull(f"there is no room for {place}: {said}")
+    return StorageFull(f"the storage is full, cannot write {place}: {said}")
 
 
 def _held(place: Subject, said: str) -> BlockError:
-    return StorageUnavailable(
-        f"{place} was changed meanwhile, or is in use by another request: {said}"
-    )
+    return StorageUnavailable(f"{place} was changed or is in use by another request: {said}")
 
 
 def _invalid_part(place: Subject, said: str) -> BlockError:
-    return InvalidPart(
-        f"the upload of {place} cannot be completed with a part that was named: {said}"
-    )
+    return InvalidPart(f"the upload of {place} has an invalid part: {said}")
 
 
 def _no_bucket(place: Subject, said: str) -> BlockError:
     store = place if isinstance(place, str) else place.store
-    return InvalidAddress(f"there is no bucket or container {store} for {place}: {said}")
+    return InvalidAddress(f"no bucket or container {store} for {place}: {said}")
 
 
 def _not_found(place: Subject, said: str) -> BlockError:
@@ -95,21 +91,21 @@ def _not_found(place: Subject, said: str) -> BlockError:
 
 
 def _outside(place: Subject, said: str) -> BlockError:
-    return RangeNotSatisfiable(f"the range lies outside the object at {place}: {said}")
+    return RangeNotSatisfiable(f"the range is outside the object at {place}: {said}")
 
 
 def _refused(place: Subject, said: str) -> BlockError:
-    return InvalidArgument(f"the storage refuses a request for {place}: {said}")
+    return InvalidArgument(f"the storage refused a request for {place}: {said}")
 
 
 def _unspellable(place: Subject, said: str) -> BlockError:
-    return InvalidAddress(f"the storage cannot spell {place}: {said}")
+    return InvalidAddress(f"the storage cannot represent {place}: {said}")
 
 
 _HINTS: Final[Mapping[str, str]] = MappingProxyType(
     {
-        "InvalidAccessKeyId": "the storage does not know this access key id",
-        "SignatureDoesNotMatch": "the secret access key is not that of the access key id",
+        "InvalidAccessKeyId": "unknown access key id",
+        "SignatureDoesNotMatch": "the secret access key does not match the access key id",
         "RequestTimeTooSkewed": "the clock of this machine differs too much from the storage's",
         "AuthorizationHeaderMalformed": "check the region",
         "PermanentRedirect": "the bucket is in another region, or has another endpoint",
@@ -199,6 +195,6 @@ def is_panic(error: BaseException) -> bool:
 def panicked(error: BaseException, place: Place) -> BlockError:
     """Return the error for a panic of a Rust library."""
     return StorageUnavailable(
-        f"the library for this storage failed at {place} ({error}): check its endpoint and its"
+        f"the storage library failed at {place} ({error}): check the endpoint and the"
         " other settings"
     )

@@ -100,13 +100,11 @@ class CloudBlockStore(BlockStore):
     def check_address(self, address: Address) -> None:
         self._check(address)
 
-    # Objects
-
     def put(self, address: Address, chunks: Iterable[bytes]) -> PutResult:
         client = self._client(address)
         source = MeasuredChunks(chunks, size_max=_STREAM_BYTES_MAX)
         try:
-            with source.handing_on():
+            with source.reraising():
                 first, is_all = source.take(PART_BYTES)
                 if is_all:
                     with explained(address):
@@ -117,7 +115,7 @@ class CloudBlockStore(BlockStore):
                     etag = self._put_in_parts(address, source.after(first))
         except ObjectNotFound as error:
             # A retried completion after a lost reply does not find the upload it completed.
-            raise StorageUnavailable(f"the parts of {address} may have been joined") from error
+            raise StorageUnavailable(f"the upload of {address} may have been completed") from error
         return PutResult(source.size, source.md5, etag)
 
     def _put_in_parts(self, address: Address, chunks: Iterator[bytes]) -> ETag:
@@ -226,8 +224,6 @@ class CloudBlockStore(BlockStore):
     def _pages(self, namespace: Namespace, after: str) -> Iterator[pa.RecordBatch]:
         """Yield the objects of a namespace whose paths sort after `after`; see `list_objects`."""
 
-    # Small metadata files
-
     def create(self, address: Address, data: bytes) -> ETag:
         try:
             return self._put_once(address, data, "create")
@@ -235,8 +231,8 @@ class CloudBlockStore(BlockStore):
             # S3 answers a create that raced with a delete as if the object existed.
             if self.exists(address):
                 raise
-            _LOGGER.warning("%s was deleted while it was created", address)
-            raise StorageUnavailable(f"{address} was deleted while it was created") from error
+            _LOGGER.warning("%s was deleted while being created", address)
+            raise StorageUnavailable(f"{address} was deleted while being created") from error
 
     def create_by_content(self, objects: Sequence[tuple[Address, bytes]]) -> list[bool]:
         return self._runtime.map_parallel(lambda each: self._is_created(*each), objects)
@@ -247,14 +243,12 @@ class CloudBlockStore(BlockStore):
         except ObjectNotFound as error:
             raise PreconditionFailed(address) from error
         except AlreadyExists as error:
-            raise StorageUnavailable(f"{address} was written by another meanwhile") from error
+            raise StorageUnavailable(f"{address} was written concurrently") from error
 
     def _put_once(self, address: Address, data: bytes, mode: "PutMode") -> ETag:
         client = self._client(address, once=True)
         with explained(address, conditional=True):
             return self._etag(obstore.put(client, address.path, data, mode=mode))
-
-    # Multipart uploads
 
     def _head_completed(self, address: Address) -> ObjectInfo:
         """Return information about an object whose upload was just completed.
@@ -267,10 +261,8 @@ class CloudBlockStore(BlockStore):
             return self.head(address)
         except BlockError as error:
             raise StorageUnavailable(
-                f"the upload of {address} was completed, but it cannot be looked at"
+                f"the upload of {address} was completed, but the object cannot be read"
             ) from error
-
-    # Presigned requests
 
     def presign_get(self, address: Address, *, expires_seconds: int) -> str:
         return self._presign("GET", address, expires_seconds)
@@ -326,10 +318,10 @@ class CloudBlockStore(BlockStore):
                         client = self._connect(place.parts, NO_RETRIES if once else RETRIES)
                 except BaseError as error:
                     raise InvalidArgument(
-                        f"no client can be made for {place.store} with these settings"
+                        f"cannot create a client for {place.store} with these settings"
                     ) from error
                 self._clients[place.store, once] = client
-                _LOGGER.debug("made a client for %s", place.store)
+                _LOGGER.debug("created a client for %s", place.store)
         return client
 
 
@@ -340,8 +332,8 @@ def has_empty_segment(path: str) -> bool:
 
 def _empty_segment(address: Address) -> InvalidAddress:
     return InvalidAddress(
-        f"the path {address.path!r} has an empty segment: no object can be written there, and"
-        f" {address.parts.scheme} storage cannot be read there unless it is S3 or Azure"
+        f"the path {address.path!r} has an empty segment, which"
+        f" {address.parts.scheme} storage cannot write; only S3 and Azure can read such paths"
     )
 
 
@@ -357,11 +349,11 @@ def check_spelling(path: str, *, length_max: int) -> None:
     """
     if _CONTROL.search(path):
         raise InvalidAddress(
-            f"the path {path!r} has a control character in it, which clouds do not keep"
+            f"the path {path!r} contains a control character, which clouds do not preserve"
         )
     if not {".", ".."}.isdisjoint(path.split("/")):
         raise InvalidAddress(
-            f"the path {path!r} has a segment that is '.' or '..', which clouds do not keep"
+            f"the path {path!r} has a segment '.' or '..', which clouds do not preserve"
         )
     if len(path.encode()) > length_max:
         raise InvalidAddress(f"the path {path!r} has more than {length_max} bytes")
@@ -398,7 +390,7 @@ def check_expiry(seconds: int) -> None:
     """
     if not 0 < seconds <= PRESIGN_SECONDS_MAX:
         raise InvalidArgument(
-            f"a presigned request lives for 1 to {PRESIGN_SECONDS_MAX} seconds, not {seconds}"
+            f"a presigned request is valid for 1 to {PRESIGN_SECONDS_MAX} seconds, not {seconds}"
         )
 
 
@@ -425,7 +417,7 @@ def _in_order(pages: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         addresses = [last, *page.column("address").to_pylist()]
         for before, after in pairwise(addresses):
             if before >= after:
-                raise NotSupported(f"the storage does not list in order: {after} after {before}")
+                raise NotSupported(f"the storage lists out of order: {after} after {before}")
         last = addresses[-1]
         yield page
 
@@ -439,6 +431,6 @@ def folders_in_order(prefixes: Iterator[str], namespace: Namespace) -> Iterator[
     last = ""
     for prefix in prefixes:
         if prefix <= last:
-            raise NotSupported(f"the storage does not list in order: {prefix} after {last}")
+            raise NotSupported(f"the storage lists out of order: {prefix} after {last}")
         last = prefix
         yield prefix[len(namespace.prefix) :].removesuffix("/")

@@ -16,7 +16,7 @@ if TYPE_CHECKING:  # this exists for type checkers only
     from obstore import GetResult
 
 
-class _SourceBrokeOffError(Exception):
+class _SourceError(Exception):
     """Stand-in for the caller's exception, raised through a library."""
 
 
@@ -26,7 +26,7 @@ class MeasuredChunks(Iterator[bytes]):
     The library that pulls the chunks must not see the caller's own exceptions: it would take a lost
     connection of the caller for its own and wait for a response to half a request, or a
     FileNotFoundError for the storage's response. The library sees an unknown exception instead, and
-    `handing_on` raises the caller's.
+    `reraising` raises the caller's.
     """
 
     def __init__(self, chunks: Iterable[bytes], *, size_max: int) -> None:
@@ -52,14 +52,14 @@ class MeasuredChunks(Iterator[bytes]):
             raise
         except BaseException as error:
             self._raised = error
-            raise _SourceBrokeOffError from error
+            raise _SourceError from error
         if self.size > self._size_max:
             self._raised = InvalidArgument(f"the stream has more than {self._size_max} bytes")
-            raise _SourceBrokeOffError
+            raise _SourceError
         return chunk
 
     @contextmanager
-    def handing_on(self) -> Iterator[None]:
+    def reraising(self) -> Iterator[None]:
         """Raise an exception of the chunks at the end of the block, whatever the outcome."""
         try:
             yield
@@ -83,16 +83,16 @@ class MeasuredChunks(Iterator[bytes]):
         return chain([first], self)
 
 
-def held_back(chunks: Iterable[bytes]) -> Iterable[bytes]:
+def one_behind(chunks: Iterable[bytes]) -> Iterable[bytes]:
     """Return the chunks, each delayed until the next chunk or the end has been read.
 
     A server that counts bytes completes a request with the last byte, so an exception that the
     caller's stream raises in place of its end must come first.
     """
-    return with_md5_of(chunks, _held_back(chunks))
+    return with_md5_of(chunks, _one_behind(chunks))
 
 
-def _held_back(chunks: Iterable[bytes]) -> Iterator[bytes]:
+def _one_behind(chunks: Iterable[bytes]) -> Iterator[bytes]:
     held: bytes | None = None
     for chunk in chunks:
         if held is not None:
@@ -127,10 +127,12 @@ def body(result: "GetResult", address: Address) -> Generator[bytes]:
             for chunk in result.stream(min_chunk_size=CHUNK_BYTES):
                 left -= len(chunk)
                 if left < 0:
-                    problem = f"reading {address} gave more bytes than were announced"
+                    problem = f"reading {address} returned more bytes than announced"
                     raise StorageUnavailable(problem)
                 yield chunk
     except (BaseError, OSError) as error:
-        raise StorageUnavailable(f"reading {address} broke off, {left} bytes short") from error
+        raise StorageUnavailable(
+            f"reading {address} broke off {left} bytes before the end"
+        ) from error
     if left:
-        raise StorageUnavailable(f"reading {address} ended {left} bytes short")
+        raise StorageUnavailable(f"reading {address} ended {left} bytes early")

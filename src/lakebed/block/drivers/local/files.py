@@ -107,7 +107,7 @@ def applied(place: object) -> Iterator[None]:
         yield
     except OSError as error:
         raise StorageUnavailable(
-            f"{place}: the change was made but may not last: {error.strerror or error}"
+            f"{place}: the change was made but may not be durable: {error.strerror or error}"
         ) from error
 
 
@@ -172,7 +172,7 @@ class Draft:
             wanted = min(length - offset, _WRITE_OUT_BYTES)
             copied = os.sendfile(self._descriptor, source, offset, wanted)
             if not copied:
-                raise OSError(f"a file ended {length - offset} bytes too early")
+                raise OSError(f"a file ended {length - offset} bytes early")
             offset += copied
             self._count(copied)
 
@@ -286,8 +286,8 @@ def check_clock_of_files(folder: Path) -> None:
         os.utime(draft.path, ns=(precise_ns, precise_ns))
         if Path(draft.path).stat().st_mtime_ns != precise_ns:
             raise InvalidArgument(
-                f"the file system of {folder} does not keep times to the nanosecond, by which local"
-                " storage tells one write from another; use another file system"
+                f"the file system of {folder} does not store nanosecond timestamps, which local"
+                " storage needs; use another file system"
             )
 
 
@@ -303,8 +303,8 @@ def check_names_of_files(folder: Path) -> None:
     try:
         if any(map(os.path.lexists, others)):
             raise InvalidArgument(
-                f"the file system of {folder} takes two names for one where they differ in case or"
-                " in how accents are written; use another file system"
+                f"the file system of {folder} ignores case or the composition of accents in"
+                " file names; use another file system"
             )
     finally:
         os.unlink(written)  # noqa: PTH108 - bytes, whatever the locale says
@@ -318,9 +318,8 @@ def check_no_journal(folder: Path) -> None:
     """
     if folder.is_dir() and any(folder.iterdir()):
         raise InvalidArgument(
-            f"the journal in {folder}, which an earlier version left behind when it was cut off,"
-            " may hold acknowledged objects; open the storage once with the version that wrote it,"
-            " and close it"
+            f"the journal in {folder}, left by an interrupted earlier version, may contain"
+            " acknowledged objects; open and close the storage once with that version"
         )
 
 
@@ -336,4 +335,4 @@ def drop_abandoned(folder: Path) -> None:
                 rmtree(path, ignore_errors=True)
             else:
                 path.unlink()
-            _LOGGER.info("removed %s, which a process left behind", path)
+            _LOGGER.info("removed %s, left by a killed process", path)

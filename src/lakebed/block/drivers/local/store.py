@@ -1,25 +1,24 @@
-"""A storage in a folder of this machine, as durable as its disk.
+"""Storage in a local folder, as durable as its disk.
 
     root/
       name/path/of/an/object        local://name/path/of/an/object
       .lakebed/
-        drafts/                     files being written, and what is about to be removed
+        drafts/                     files being written, and folders to be deleted
         uploads/                    multipart uploads
-        locks/                      one lock for the objects whose paths share a hash
+        locks/                      one lock for all objects whose addresses share a hash
 
-An object is written as a draft, brought to the disk (fsync), renamed to its place, and then the
-names of its folder, and of every folder above it, are brought to the disk. A reader finds the old
-object or the new one, whole; a crash leaves one of the two and perhaps a draft, which is dropped
-a day later when somebody opens the storage. `put_unnamed` is for addresses that nothing references
-yet and that no reader knows: an object that arrives in one piece is written straight to its place.
+An object is written as a draft, synced, and renamed to its place; then its folder and every folder
+above it are synced. A reader finds the old object or the new one, whole. A crash leaves either of
+the two and perhaps a draft, which a later open deletes after a day. `put_unreferenced` is for new
+addresses, unknown to readers: an object that arrives in a single chunk is written directly to its
+place.
 
-Every change of what lies at an address is made under the address's lock: `replace` compares and
-renames, and nothing may come between. Readers take no lock, and neither does `put_unnamed`, whose
-address nobody else knows yet.
+Every change of an address is made under the address's lock, because `replace` compares and renames.
+Readers take no lock, nor does `put_unreferenced`, whose address no other client knows yet.
 
-Only regular files are objects. A symbolic link in the tree is never followed: not out of the root,
-and not within. An address that is a folder, or lies below a file, cannot be written and holds no
-object to be read.
+Only regular files are objects. Symbolic links in the tree are never followed, neither out of the
+root nor within it. An address that is a folder, or lies below a file, cannot be written and reads
+as missing.
 """
 
 import os
@@ -33,7 +32,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from lakebed.base.errors import quoted
-from lakebed.base.runtime import Runtime
+from lakebed.base.runtime import Runtime, to_datetime
 from lakebed.block.address import Address, Namespace
 from lakebed.block.drivers.local.files import (
     Draft,
@@ -95,23 +94,22 @@ from lakebed.block.streams import (
     LIST_BATCH_ROWS,
     Meter,
     exactly,
-    moment,
 )
 
 _Condition = Callable[[OpenFolder, os.stat_result | None], None]
-"""Raises unless the file found in the folder, or none, may be replaced."""
+"""Raises unless the existing file in the folder, if any, may be replaced."""
 
 _CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-# Without O_NONBLOCK, opening a pipe that somebody put into the tree would wait for a writer.
+# Without O_NONBLOCK, opening a named pipe in the tree would wait for a writer.
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
-def _anything(_folder: OpenFolder, _old: os.stat_result | None) -> None:
-    """Replace whatever is there."""
+def _always(_folder: OpenFolder, _old: os.stat_result | None) -> None:
+    """Allow replacing any file."""
 
 
 def _listed(store: str, files: list[tuple[bytes, os.stat_result]]) -> pa.RecordBatch:
-    """Return files of a store as a listing has them; column by column, because they are many."""
+    """Return files of a store as a batch of a listing, built by column for speed."""
     named = [(text, status) for path, status in files if (text := _as_text(path)) is not None]
     columns = (
         [f"{store}/{text}" for text, _ in named],
@@ -124,7 +122,7 @@ def _listed(store: str, files: list[tuple[bytes, os.stat_result]]) -> pa.RecordB
 
 
 def _as_text(path: bytes) -> str | None:
-    """Return a path as addresses spell it; None if none does: it was not written here."""
+    """Return a path as text, or None if it is not UTF-8 and so was not written by Lakebed."""
     try:
         return path.decode()
     except UnicodeDecodeError:
@@ -132,11 +130,11 @@ def _as_text(path: bytes) -> str | None:
 
 
 def _must_be_absent(address: Address) -> _Condition:
-    """Return the condition that there is no object yet."""
+    """Return the condition that no object exists."""
 
     def check(folder: OpenFolder, old: os.stat_result | None) -> None:
         if old is not None:
-            folder.sync()  # whoever wrote it may not have come so far yet
+            folder.sync()  # its writer may not have synced it yet
             raise AlreadyExists(address)
 
     return check
@@ -146,9 +144,9 @@ class LocalBlockStore(BlockStore):
     """Files below a root folder.
 
     Raises:
-        Forbidden: This user may not make or write the folder.
-        InvalidArgument: Its file system keeps no nanoseconds, or takes two names for one; or an
-            earlier version left a journal.
+        Forbidden: This user cannot create or write the folder.
+        InvalidArgument: The file system does not store nanoseconds or equates different names, or
+            an earlier version left a journal.
     """
 
     scheme = SCHEME
@@ -168,7 +166,7 @@ class LocalBlockStore(BlockStore):
             reserved.mkdir(exist_ok=True)
             for name in ("drafts", "uploads", "locks"):
                 (reserved / name).mkdir(exist_ok=True)
-            # Also if they were there: another process may have made them a moment ago.
+            # Even if they existed: another process may have just created them.
             sync_folder(root, self._sync)
             sync_folder(reserved, self._sync)
             check_clock_of_files(self._drafts)
@@ -184,20 +182,18 @@ class LocalBlockStore(BlockStore):
     def check_address(self, address: Address) -> None:
         self._place(address)
 
-    # Objects
-
     def put(self, address: Address, chunks: Iterable[bytes]) -> PutResult:
-        return self._put(address, chunks, _anything)
+        return self._put(address, chunks, _always)
 
-    def put_unnamed(self, address: Address, chunks: Iterable[bytes]) -> PutResult:
+    def put_unreferenced(self, address: Address, chunks: Iterable[bytes]) -> PutResult:
         place = self._place(address)
         meter = Meter()
         incoming = meter.through(chunks)
         first = list(islice(incoming, 2))
-        is_whole = len(first) < 2  # noqa: PLR2004 - the second one did not come
+        is_whole = not first[1:]
         status = self._write_in_place(place, b"".join(first)) if is_whole else None
         if status is None:
-            status = self._move_to(place, chain(first, incoming), _anything, is_unnamed=True)
+            status = self._move_to(place, chain(first, incoming), _always, is_unreferenced=True)
         return PutResult(meter.size, meter.md5, etag_of(status))
 
     def put_new(self, address: Address, chunks: Iterable[bytes]) -> PutResult:
@@ -215,21 +211,18 @@ class LocalBlockStore(BlockStore):
         chunks: Iterable[bytes],
         condition: _Condition,
         *,
-        is_unnamed: bool = False,
+        is_unreferenced: bool = False,
     ) -> os.stat_result:
         """Write a draft and publish it; see `_publish`."""
         with self._draft(place.address) as draft:
             for chunk in chunks:
-                # Not around the loop: an OSError of the caller's iterable goes through unchanged.
+                # Inside the loop: an OSError of the caller's iterable passes through unchanged.
                 with explained(place.address):
                     draft.write(chunk)
-            return self._publish(draft, place, condition, is_unnamed=is_unnamed)
+            return self._publish(draft, place, condition, is_unreferenced=is_unreferenced)
 
     def _write_in_place(self, place: FilePlace, data: bytes) -> os.stat_result | None:
-        """Write an object to a place that nothing names; it is durable when this returns.
-
-        Returns None if something is there already: nothing was changed then.
-        """
+        """Write an object durably to an unreferenced place, or return None if the place exists."""
 
         def create(folder: OpenFolder, name: bytes) -> tuple[OpenFolder, int]:
             return folder, os.open(name, _CREATE, 0o666, dir_fd=folder.descriptor)
@@ -296,7 +289,7 @@ class LocalBlockStore(BlockStore):
             self._tree.prune(place.folder)
 
     def delete_many(self, addresses: Sequence[Address]) -> list[DeleteResult]:
-        # Side by side, because then the disk is asked to flush once for many.
+        # In parallel, so that the disk flushes once for many.
         return self._runtime.map_parallel(self._delete_result, addresses)
 
     def delete_versions(self, addresses: Sequence[Address]) -> list[DeleteResult]:
@@ -344,7 +337,7 @@ class LocalBlockStore(BlockStore):
             try:
                 yield name.decode().removesuffix("/")
             except UnicodeDecodeError:
-                continue  # no address spells it; it was not written here
+                continue  # not UTF-8, so not written by Lakebed
 
     def list_strays(self, namespace: Namespace) -> Iterator[Stray]:
         self._check_open()
@@ -359,8 +352,6 @@ class LocalBlockStore(BlockStore):
                 text = path.decode(errors="backslashreplace")
                 yield Stray(f"{namespace.store}/{text}", kind)
 
-    # Small metadata files
-
     def create(self, address: Address, data: bytes) -> ETag:
         place = self._place(address)
         with self._draft(address, data) as draft:
@@ -371,16 +362,16 @@ class LocalBlockStore(BlockStore):
         return self._runtime.map_parallel(self._create_by_content, files)
 
     def _create_by_content(self, file: tuple[FilePlace, bytes]) -> bool:
-        """Write a file to its place; return False if the same bytes were there.
+        """Write a file to its place; return False if the same bytes existed.
 
-        A file with the same bytes is replaced all the same: after a failed write the disk may not
-        have it, though readers see it.
+        A file with the same bytes is replaced, too: after a failed write, readers may see bytes
+        that are not on the disk.
         """
         place, data = file
 
         def move(folder: OpenFolder, name: bytes) -> tuple[OpenFolder, bool]:
             found = self._replaceable(folder, place)
-            is_new = found is None or not _holds(folder, name, data)
+            is_new = found is None or not _contains(folder, name, data)
             draft.move(name, folder.descriptor)
             return folder, is_new
 
@@ -394,7 +385,7 @@ class LocalBlockStore(BlockStore):
     def replace(self, address: Address, data: bytes, etag: ETag) -> ETag:
         def must_be_the_same(_folder: OpenFolder, old: os.stat_result | None) -> None:
             if old is None:
-                raise FileNotFoundError(address)  # perhaps only this folder is gone: look again
+                raise FileNotFoundError(address)  # perhaps only this folder was deleted: retry
             if etag_of(old) != etag:
                 raise PreconditionFailed(address)
 
@@ -405,8 +396,6 @@ class LocalBlockStore(BlockStore):
             except ObjectNotFound as error:
                 raise PreconditionFailed(address) from error
         return etag_of(status)
-
-    # Multipart uploads
 
     def create_upload(self, address: Address) -> UploadId:
         self._place(address)
@@ -493,26 +482,26 @@ class LocalBlockStore(BlockStore):
         self,
         draft: Draft,
         place: FilePlace,
-        condition: _Condition = _anything,
+        condition: _Condition = _always,
         *,
         make_folder: bool = True,
-        is_unnamed: bool = False,
+        is_unreferenced: bool = False,
     ) -> os.stat_result:
-        """Make a draft the object at a place; it is durable when this returns.
+        """Make a draft the object at a place, durably.
 
         Args:
             draft: The bytes.
-            place: Where.
-            condition: What may be replaced.
-            make_folder: Whether to make the folder, if it is not there.
-            is_unnamed: Whether nothing names the place yet. Then no lock is taken, and the bytes
-                are synced after the move and not before it, if nothing is replaced: a file system
-                that keeps a journal writes it once and not twice.
+            place: The target.
+            condition: Checks the file to be replaced.
+            make_folder: Whether to create a missing folder.
+            is_unreferenced: Whether the place is not referenced yet. Then no lock is taken, and
+                unless a file is replaced, the bytes are synced after the move: a journaling file
+                system then writes its journal only once.
 
         Raises:
-            ObjectNotFound: There is no folder and none is to be made, or the condition said so.
+            ObjectNotFound: The folder is missing and not to be created, or the condition says so.
         """
-        is_synced = not is_unnamed
+        is_synced = not is_unreferenced
 
         def move(folder: OpenFolder, name: bytes) -> OpenFolder:
             nonlocal is_synced
@@ -526,9 +515,9 @@ class LocalBlockStore(BlockStore):
 
         within = self._tree.within_made if make_folder else self._tree.within
         with explained(place.address):
-            status = draft.stamp() if is_unnamed else draft.seal()
-            # An address that nothing names is changed by nobody else.
-            with nullcontext() if is_unnamed else self._lock(place):
+            status = draft.stamp() if is_unreferenced else draft.seal()
+            # Only this call changes an unreferenced address.
+            with nullcontext() if is_unreferenced else self._lock(place):
                 try:
                     folder = within(place, move)
                 except FileNotFoundError as error:
@@ -540,10 +529,10 @@ class LocalBlockStore(BlockStore):
         return status
 
     def _replaceable(self, folder: OpenFolder, place: FilePlace) -> os.stat_result | None:
-        """Return what is known of the file at a place, if there is one.
+        """Return the status of the file at a place, or None if the place is free.
 
         Raises:
-            InvalidAddress: There is something that is not an object and cannot be replaced.
+            InvalidAddress: The place is taken by a folder with files, a link or a special file.
         """
         try:
             status = os.stat(place.name, dir_fd=folder.descriptor, follow_symlinks=False)
@@ -553,22 +542,22 @@ class LocalBlockStore(BlockStore):
             return status
         refuse_link(status, place.name)
         if stat.S_ISDIR(status.st_mode) and self._tree.clear((*place.folder, place.name)):
-            return None  # what is left of objects deleted long ago
-        raise InvalidAddress(f"{place.address} is a folder with other objects in it, or not a file")
+            return None  # empty folders left by deleted objects
+        raise InvalidAddress(f"{place.address} is a folder with objects, or not a regular file")
 
 
-def _holds(folder: OpenFolder, name: bytes, data: bytes) -> bool:
-    """Whether a file is seen to have just these bytes."""
+def _contains(folder: OpenFolder, name: bytes, data: bytes) -> bool:
+    """Return whether a file contains exactly these bytes."""
     with FileIO(os.open(name, _READ, dir_fd=folder.descriptor)) as file:
         return os.fstat(file.fileno()).st_size == len(data) and file.readall() == data
 
 
 def _find(folder: OpenFolder, name: bytes) -> os.stat_result:
-    """Return what is known of an object.
+    """Return the status of an object's file.
 
     Raises:
-        FileNotFoundError: There is none.
-        InvalidAddress: There is a link or a special file.
+        FileNotFoundError: The file does not exist.
+        InvalidAddress: The file is a link or a special file.
     """
     status = os.stat(name, dir_fd=folder.descriptor, follow_symlinks=False)
     if stat.S_ISREG(status.st_mode):
@@ -580,7 +569,7 @@ def _find(folder: OpenFolder, name: bytes) -> os.stat_result:
 
 
 def _info(address: Address, status: os.stat_result) -> ObjectInfo:
-    mtime = moment(status.st_mtime_ns // 1000)
+    mtime = to_datetime(status.st_mtime_ns // 1000)
     return ObjectInfo(address, status.st_size, mtime, etag_of(status))
 
 
@@ -590,6 +579,6 @@ def _chunks(address: Address, file: FileSection) -> Iterator[bytes]:
         with explained(address):
             chunk = os.pread(file.descriptor, min(CHUNK_BYTES, end - start), start)
         if not chunk:
-            raise StorageUnavailable(f"{address}: the file ended {end - start} bytes too early")
+            raise StorageUnavailable(f"{address}: the file ended {end - start} bytes early")
         yield chunk
         start += len(chunk)

@@ -1,29 +1,28 @@
-"""The folders below the root: finding, making and dropping them while others do the same.
+"""The folders below the root: opening, creating and pruning them concurrently.
 
-Folders are entered one by one, each relative to the one before and never through a symbolic link,
-so no link in the tree leads out of it.
+Folders are entered one by one, each relative to its parent and never through a symbolic link, so no
+link in the tree leads out of it.
 
-**Durable folders.** A new file is durable when its bytes, its name in the folder, and the name of
-every folder above it are. That a folder exists proves nothing: another process may have made it a
-moment ago and not have brought its name to the disk yet. So a tree brings every level to the disk
-once itself and then remembers the folder, by an open descriptor.
+**Durable folders.** A new file is durable when its bytes, its entry in the folder, and the entry of
+every folder above are. The existence of a folder proves nothing: another process may have created
+it and not synced it yet. So a tree syncs every level once itself and then caches the folder as an
+open descriptor.
 
-**Reads** remember the folders that they entered last, too, since most objects lie in a few. That
-says nothing about the disk, so writers do not use these folders.
+**Reads** also cache the folders entered last, since most objects are in a few folders. These
+folders may not be durable, so writers do not use them.
 
-**Empty folders** are removed when their last object is deleted, because to the users of a storage
-there are only objects. A remembered folder may thus be gone, and another in its place. That shows
-by itself: a removed folder holds nothing and takes no new names (ENOENT; on a network's file system
-ESTALE), and then the walk begins anew. A name that was taken proves that the folder, and so every
-folder above it, is still the remembered one.
+**Empty folders** are removed with their last object, because users of a storage see only objects.
+So a cached folder may have been deleted and replaced. Such a descriptor fails by itself: a deleted
+folder is empty and refuses new entries (ENOENT; ESTALE on a network file system), and then the walk
+restarts. A successful creation proves that the folder, and so every folder above, is still current.
 
 **Places.** Addresses and files correspond one to one: ``local://name/a/b`` is the file ``name/a/b``
-below the root. Addresses that a disk cannot spell are refused, never changed: an empty, ``.`` or
-``..`` component (so no ``//`` and no slash at the end), a component or a whole path longer than the
-system takes. Names of stores begin with a letter or a digit, so the reserved folder at the root has
-no address, and no listing shows it.
+below the root. Addresses that a disk cannot represent are refused, never changed: an empty, ``.``
+or ``..`` component (so no ``//`` and no trailing slash), or a component or path longer than the
+system allows. Store names begin with a letter or a digit, so the reserved folder at the root has no
+address, and no listing includes it.
 
-Names are bytes here, UTF-8 whatever the locale says.
+Names are UTF-8 bytes, whatever the locale.
 """
 
 import errno
@@ -46,7 +45,7 @@ SCHEME: Final = "local"
 RESERVED_FOLDER: Final = ".lakebed"
 
 _NAME_BYTES_MAX: Final = 255
-_PATH_BYTES_MAX: Final = 4095  # what Linux takes in one call, less the NUL at the end
+_PATH_BYTES_MAX: Final = 4095  # limit of Linux, without the terminating NUL
 
 Names = tuple[bytes, ...]
 """Names of folders, from the root down."""
@@ -54,7 +53,7 @@ Names = tuple[bytes, ...]
 
 @dataclass(frozen=True, slots=True)
 class FilePlace:
-    """Where the file of an address is: in which folder, and under which name."""
+    """Folder and file name of an address."""
 
     address: Address
     folder: Names
@@ -62,20 +61,20 @@ class FilePlace:
 
 
 def place_of(root: bytes, address: Address) -> FilePlace:
-    """Return where the file of an address is.
+    """Return the file of an address.
 
     Raises:
-        InvalidAddress: The address is of another scheme, or no file can have this name.
+        InvalidAddress: The address has another scheme, or is not a valid file name.
     """
     *folder, name = _names(root, address, address.path)
     return FilePlace(address, tuple(folder), name)
 
 
 def folder_of(root: bytes, namespace: Namespace) -> Names:
-    """Return where the folder of a namespace is.
+    """Return the folder of a namespace.
 
     Raises:
-        InvalidAddress: The namespace is of another scheme, or no folder can have this name.
+        InvalidAddress: The namespace has another scheme, or is not a valid folder name.
     """
     if not namespace.prefix:
         return _names(root, namespace, "x")[:1]
@@ -90,18 +89,18 @@ def _names(root: bytes, place: Address | Namespace, path: str) -> Names:
     for name in names:
         if name in {b"", b".", b".."}:
             raise InvalidAddress(
-                f"local storage cannot spell {place}:"
-                " no component of its path may be empty, '.' or '..'"
+                f"local storage cannot represent {place}:"
+                " a component of its path is empty, '.' or '..'"
             )
         if len(name) > _NAME_BYTES_MAX:
             raise InvalidAddress(
-                f"local storage cannot spell {place}: a component of its path has {len(name)}"
-                f" bytes, and a file's name has at most {_NAME_BYTES_MAX}"
+                f"local storage cannot represent {place}: a component of its path has {len(name)}"
+                f" bytes, more than the limit of {_NAME_BYTES_MAX} for a file name"
             )
     if len(root) + sum(map(len, names)) + len(names) > _PATH_BYTES_MAX:
         raise InvalidAddress(
-            f"local storage cannot spell {place}: below the root its path is longer than the"
-            f" {_PATH_BYTES_MAX} bytes that a path may have"
+            f"local storage cannot represent {place}: its path is longer than the limit of"
+            f" {_PATH_BYTES_MAX} bytes"
         )
     return names
 
@@ -109,13 +108,13 @@ def _names(root: bytes, place: Address | Namespace, path: str) -> Names:
 ResultT = TypeVar("ResultT")
 
 _ENTER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-_REMEMBERED_MAX: Final = 128
+_DURABLE_MAX: Final = 128
 _ENTERED_MAX: Final = 32
-_TRIES: Final = 1000  # each lost try means that another deleted the last object of the folder
+_TRIES: Final = 1000  # each failure means that a client deleted the folder's last object
 
 
 class OpenFolder:
-    """An open folder; it is closed when the last one who uses it lets go."""
+    """An open folder, closed when the last reference is dropped."""
 
     __slots__ = ("_sync", "descriptor")
 
@@ -124,18 +123,18 @@ class OpenFolder:
         self._sync = sync
 
     def sync(self) -> None:
-        """Bring the names in the folder to the disk."""
+        """Sync the entries of the folder to disk."""
         self._sync(self.descriptor)
 
     def enter(self, name: bytes) -> "OpenFolder":
-        """Open a folder in this one; a link is not followed."""
+        """Open a subfolder; links are not followed."""
         try:
             return OpenFolder(os.open(name, _ENTER, dir_fd=self.descriptor), self._sync)
         except OSError:
             refuse_link(os.stat(name, dir_fd=self.descriptor, follow_symlinks=False), name)
             raise
 
-    # Bound here, because at the end of the process the module may be gone before the folder.
+    # Bound here: at interpreter exit the module may be cleared before the folder.
     def __del__(self, close: Callable[[int], None] = os.close) -> None:
         close(self.descriptor)
 
@@ -148,75 +147,75 @@ class Tree:
         self._root: OpenFolder | None = OpenFolder(
             os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC), sync
         )
-        self._remembered: OrderedDict[Names, OpenFolder] = OrderedDict()
-        """Folders whose names are on the disk."""
+        self._durable: OrderedDict[Names, OpenFolder] = OrderedDict()
+        """Folders whose entries are durable."""
         self._entered: OrderedDict[Names, OpenFolder] = OrderedDict()
-        """Folders that were read from."""
+        """Folders entered for reading."""
         self._lock = threading.Lock()
 
     def path(self, names: Names) -> bytes:
-        """Return the path of a folder, for calls that need one."""
+        """Return the path of a folder, for calls that need a path."""
         return b"/".join((self._root_path, *names))
 
     def within(self, place: FilePlace, action: Callable[[OpenFolder, bytes], ResultT]) -> ResultT:
-        """Do something in the folder of a place.
+        """Call an action with the folder and name of a place.
 
         Raises:
-            FileNotFoundError: The folder is not there, or the action raised it.
-            InvalidAddress: The way leads through a symbolic link.
+            FileNotFoundError: The folder does not exist, or the action raised the error.
+            InvalidAddress: The path leads through a symbolic link.
         """
-        known = self._recall(place.folder) or self._recall(place.folder, self._entered)
+        known = self._cached(place.folder) or self._cached(place.folder, self._entered)
         if known is not None:
             try:
                 return action(known, place.name)
             except OSError as error:
-                # Not forgotten: most likely it is still there, and only the object is missing.
+                # Keep the cached folder: most likely only the object is missing.
                 if not _is_missing(error):
                     raise
         try:
             folder = self.enter(place.folder)
         except NotADirectoryError as error:
-            # Below an object there is nothing.
+            # Nothing exists below an object.
             raise FileNotFoundError(*error.args) from error
         result = action(folder, place.name)
-        self._keep(self._entered, place.folder, folder, most=_ENTERED_MAX)
+        self._cache(self._entered, place.folder, folder, most=_ENTERED_MAX)
         return result
 
     def within_made(
         self, place: FilePlace, action: Callable[[OpenFolder, bytes], ResultT]
     ) -> ResultT:
-        """Do something in the folder of a place, which is made, durably, if it is not there.
+        """Call an action in the folder of a place, creating the folder durably if missing.
 
-        The action is repeated while it raises FileNotFoundError: the folder was removed meanwhile.
+        The action is repeated while it raises FileNotFoundError: the folder was deleted meanwhile.
 
         Raises:
-            InvalidAddress: The way leads through a symbolic link, or through an object.
+            InvalidAddress: The path leads through a symbolic link or an object.
             StorageClosed: The tree was closed.
-            StorageUnavailable: Others keep removing the folder.
+            StorageUnavailable: Other clients keep deleting the folder.
         """
         for tries in range(_TRIES):
             try:
-                folder = self._recall(place.folder)
+                folder = self._cached(place.folder)
                 if folder is None:
-                    # What is remembered above it may be gone too; then the next try makes it anew.
+                    # A cached ancestor may be deleted, too: later attempts start from the root.
                     above = self._nearest(place.folder) if tries == 0 else (self._top(), 0)
                     folder = self._make(place.folder, *above)
                 return action(folder, place.name)
             except NotADirectoryError as error:
-                raise InvalidAddress(f"{place.address} lies below another object") from error
+                raise InvalidAddress(f"{place.address} is below another object") from error
             except OSError as error:
                 if not _is_missing(error):
                     raise
-                self._forget(place.folder)
-        raise StorageUnavailable(f"{place.address}: others remove its folder again and again")
+                self._evict(place.folder)
+        raise StorageUnavailable(f"{place.address}: other clients keep deleting its folder")
 
     def enter(self, names: Names) -> OpenFolder:
-        """Open a folder that exists.
+        """Open an existing folder.
 
         Raises:
-            FileNotFoundError: It is not there.
-            NotADirectoryError: The way leads through a file.
-            InvalidAddress: The way leads through a symbolic link.
+            FileNotFoundError: The folder does not exist.
+            NotADirectoryError: The path leads through a file.
+            InvalidAddress: The path leads through a symbolic link.
             StorageClosed: The tree was closed.
         """
         folder = self._top()
@@ -225,7 +224,7 @@ class Tree:
         return folder
 
     def prune(self, names: Names) -> None:
-        """Remove a folder, and those above it, as far as they are empty."""
+        """Remove a folder and its parents, up to the first that is not empty."""
         for depth in range(len(names), 0, -1):
             try:
                 os.rmdir(self.path(names[:depth]))  # noqa: PTH106 - bytes
@@ -233,7 +232,7 @@ class Tree:
                 return
 
     def clear(self, names: Names) -> bool:
-        """Remove a folder that holds no file at any depth; return whether it is gone."""
+        """Remove a folder without files at any depth; return whether it is removed."""
         path = self.path(names)
         if any(files for _, _, files in os.walk(path)):
             return False
@@ -243,10 +242,10 @@ class Tree:
         return not os.path.lexists(path)
 
     def close(self) -> None:
-        """Let go of all folders; calls under way in other threads raise `StorageClosed`, or end."""
+        """Release all folders; concurrent calls raise `StorageClosed` or finish."""
         with self._lock:
             self._root = None
-            self._remembered.clear()
+            self._durable.clear()
             self._entered.clear()
 
     def _top(self) -> OpenFolder:
@@ -256,9 +255,9 @@ class Tree:
         return root
 
     def _nearest(self, names: Names) -> tuple[OpenFolder, int]:
-        """Return the nearest folder above that is remembered, and how deep it lies."""
+        """Return the nearest cached ancestor and its depth."""
         for depth in range(len(names) - 1, 0, -1):
-            known = self._recall(names[:depth])
+            known = self._cached(names[:depth])
             if known is not None:
                 return known, depth
         return self._top(), 0
@@ -274,55 +273,55 @@ class Tree:
             with suppress(FileExistsError):
                 os.mkdir(name, dir_fd=folder.descriptor)
             child = folder.enter(name)
-            if not self._remembers(names[:end], child):
+            if not self._is_durable(names[:end], child):
                 folder.sync()
-                self._keep(self._remembered, names[:end], child, most=_REMEMBERED_MAX)
+                self._cache(self._durable, names[:end], child, most=_DURABLE_MAX)
             folder = child
         return folder
 
-    def _remembers(self, names: Names, folder: OpenFolder) -> bool:
-        # An open folder keeps its inode, so no other folder has the same one.
-        known = self._recall(names)
+    def _is_durable(self, names: Names, folder: OpenFolder) -> bool:
+        # An open folder keeps its inode, so the inode is unique.
+        known = self._cached(names)
         return known is not None and os.path.sameopenfile(known.descriptor, folder.descriptor)
 
-    def _recall(
+    def _cached(
         self, names: Names, among: OrderedDict[Names, OpenFolder] | None = None
     ) -> OpenFolder | None:
-        """Return a folder that is known; if nothing else is said, among the durable ones."""
-        kept = self._remembered if among is None else among
+        """Return a cached folder, by default a durable one."""
+        cache = self._durable if among is None else among
         with self._lock:
-            folder = kept.get(names)
+            folder = cache.get(names)
             if folder is not None:
-                kept.move_to_end(names)
+                cache.move_to_end(names)
             return folder
 
-    def _keep(
-        self, kept: OrderedDict[Names, OpenFolder], names: Names, folder: OpenFolder, *, most: int
+    def _cache(
+        self, cache: OrderedDict[Names, OpenFolder], names: Names, folder: OpenFolder, *, most: int
     ) -> None:
         with self._lock:
             if self._root is None:
                 return
-            kept[names] = folder
-            kept.move_to_end(names)
-            if len(kept) > most:
-                kept.popitem(last=False)
+            cache[names] = folder
+            cache.move_to_end(names)
+            if len(cache) > most:
+                cache.popitem(last=False)
 
-    def _forget(self, names: Names) -> None:
+    def _evict(self, names: Names) -> None:
         with self._lock:
-            self._remembered.pop(names, None)
+            self._durable.pop(names, None)
             self._entered.pop(names, None)
 
 
 def _is_missing(error: OSError) -> bool:
-    """Whether an error means that a folder, or what was looked for in it, is not there."""
+    """Return whether an error means that a folder or a file in it is missing."""
     return isinstance(error, FileNotFoundError) or error.errno == errno.ESTALE
 
 
 def refuse_link(status: os.stat_result, name: bytes) -> None:
-    """Refuse to go through a symbolic link.
+    """Refuse to follow a symbolic link.
 
     Raises:
-        InvalidAddress: It is one.
+        InvalidAddress: The file is a symbolic link.
     """
     if stat.S_ISLNK(status.st_mode):
         raise InvalidAddress(

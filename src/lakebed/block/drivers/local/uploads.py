@@ -1,8 +1,8 @@
-"""Multipart uploads on disk: they outlive the process that began them.
+"""Multipart uploads on disk, which outlive the process that began them.
 
-An upload is a folder, named by its id, with a file ``address`` and one file for each part. A part's
-file is its bytes and then their MD5 in hexadecimal: so bytes and ETag change in one rename. An
-upload ends by moving its folder among the drafts, from where it is removed.
+An upload is a folder named by its id, with a file ``address`` and one file for each part. A part's
+file contains its bytes and then their MD5 in hexadecimal, so a single rename changes bytes and
+ETag. An upload ends when its folder is moved among the drafts, where it is deleted.
 """
 
 import os
@@ -14,6 +14,7 @@ from shutil import rmtree
 from typing import BinaryIO, Final
 from uuid import uuid4
 
+from lakebed.base.runtime import to_datetime
 from lakebed.block.address import Address, Namespace
 from lakebed.block.drivers.local.files import (
     Draft,
@@ -28,7 +29,7 @@ from lakebed.block.drivers.local.walk import scan
 from lakebed.block.errors import UploadNotFound
 from lakebed.block.multipart import check_parts
 from lakebed.block.store import ETag, Part, PartInfo, Upload, UploadId, WrittenPart
-from lakebed.block.streams import Meter, moment
+from lakebed.block.streams import Meter
 
 _ADDRESS: Final = "address"
 _MD5_CHARACTERS: Final = 32
@@ -36,7 +37,7 @@ _UPLOAD_ID: Final = re.compile(r"[0-9a-f]{32}")
 
 
 class LocalUploads:
-    """The uploads of a storage that are not over."""
+    """Active uploads of a storage."""
 
     def __init__(self, folder: Path, drafts: Path, sync: Sync) -> None:
         self._folder = folder
@@ -61,7 +62,7 @@ class LocalUploads:
     def put_part(
         self, address: Address, upload_id: UploadId, number: int, chunks: Iterable[bytes]
     ) -> WrittenPart:
-        """Write one part; see `BlockStore.put_part`."""
+        """Write a part; see `BlockStore.put_part`."""
         with explained(address):
             folder = self._find(address, upload_id)
         meter = Meter()
@@ -76,7 +77,7 @@ class LocalUploads:
                     draft.move(folder / _part_name(number))
                 except FileNotFoundError as error:
                     raise UploadNotFound(address, upload_id) from error
-            # The upload may have ended since, and its parts with it.
+            # The upload may have ended since, which deletes its parts.
             with applied(address), suppress(FileNotFoundError):
                 sync_folder(folder, self._sync)
         return WrittenPart(number, ETag(meter.md5), meter.md5)
@@ -91,33 +92,34 @@ class LocalUploads:
                     with (folder / name).open("rb") as file:
                         infos.append(_part_info(int(name), file))
         except FileNotFoundError as error:
-            # It ended meanwhile. No part goes before the whole folder went, in one step.
+            # The upload ended meanwhile: parts disappear only with the whole folder, in a single
+            # step.
             raise UploadNotFound(address, upload_id) from error
         return sorted(infos, key=lambda info: info.number)
 
     @contextmanager
     def ending(self, address: Address, upload_id: UploadId) -> Iterator[None]:
-        """Keep others from ending an upload while the block runs."""
+        """Prevent other clients from ending an upload during the block."""
         folder = self._find(address, upload_id)
         with ExitStack() as stack:
             try:
                 stack.enter_context(locked_file(folder / _ADDRESS))
             except FileNotFoundError as error:
                 raise UploadNotFound(address, upload_id) from error
-            # Whoever held the lock before may have ended the upload.
+            # The previous lock holder may have ended the upload.
             self._find(address, upload_id)
             yield
 
     def join(
         self, address: Address, upload_id: UploadId, parts: Sequence[Part], draft: Draft
     ) -> None:
-        """Copy the parts named into a draft, without taking their bytes through this process."""
+        """Copy the named parts into a draft, without reading them into this process."""
         check_parts(parts, {part.number: part for part in self.parts(address, upload_id)})
         for part in parts:
-            # One at a time: there may be more parts than a process may open files.
+            # One at a time: the number of parts may exceed the limit of open files.
             with (self._folder / upload_id / _part_name(part.number)).open("rb") as file:
                 stored = _part_info(part.number, file)
-                # An open file stays what it is; until now the part may have been uploaded again.
+                # An open file does not change; until now the part may have been uploaded again.
                 check_parts([part], {part.number: stored})
                 draft.copy(file.fileno(), stored.size)
 
@@ -141,14 +143,14 @@ class LocalUploads:
             with suppress(FileNotFoundError):
                 address = Address.parse((folder / _ADDRESS).read_bytes().decode())
                 if address in namespace:
-                    created = moment((folder / _ADDRESS).stat().st_mtime_ns // 1000)
+                    created = to_datetime((folder / _ADDRESS).stat().st_mtime_ns // 1000)
                     uploads.append(Upload(address, UploadId(folder.name), created))
         return sorted(uploads, key=lambda upload: (upload.address, upload.upload_id))
 
     def _find(self, address: Address, upload_id: UploadId) -> Path:
         folder = self._folder / upload_id
         try:
-            # An id comes from outside: only what looks like one becomes a path.
+            # The id is untrusted input: only a well-formed id becomes a path.
             if _UPLOAD_ID.fullmatch(upload_id) and self._address(folder) == str(address):
                 return folder
         except FileNotFoundError:
@@ -167,4 +169,4 @@ def _part_info(number: int, file: BinaryIO) -> PartInfo:
     status = os.fstat(file.fileno())
     size = status.st_size - _MD5_CHARACTERS
     etag = os.pread(file.fileno(), _MD5_CHARACTERS, size).decode()
-    return PartInfo(number, ETag(etag), size, moment(status.st_mtime_ns // 1000))
+    return PartInfo(number, ETag(etag), size, to_datetime(status.st_mtime_ns // 1000))

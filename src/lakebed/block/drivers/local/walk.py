@@ -1,9 +1,8 @@
-"""The files below a folder, in order of their paths.
+"""The files below a folder, in path order.
 
-The order of paths is not the order in which folders list their names: ``a.txt`` comes before
-``a/b``, because ``.`` sorts before ``/``. So the name of a folder is sorted with the slash that
-follows it in every path. Only the names of the folders on the way to the current file are in
-memory.
+Path order differs from the order of names in a folder: ``a.txt`` comes before ``a/b``, because
+``.`` sorts before ``/``. So the name of a folder is sorted with a trailing slash. Only the names of
+the folders on the path to the current file are in memory.
 """
 
 import os
@@ -14,21 +13,21 @@ from contextlib import contextmanager
 from typing import Final
 
 _SCANS_MAX: Final = 8
-_TICK_NS: Final = 20_000_000  # the clock that marks changes of a folder may stand still so long
+_TICK_NS: Final = 20_000_000  # granularity of the clock for folder changes
 
 
 def walk(base: bytes, prefix: bytes, after: bytes) -> Iterator[tuple[bytes, os.stat_result]]:
-    """Iterate over the files below `base` whose path from there begins with `prefix`.
+    """Iterate over the files below `base` whose relative path begins with `prefix`.
 
-    The prefix is empty or ends in a slash. Paths up to `after` are left out, and folders that hold
-    only such are not opened. Links and special files do not count as files. What appears or
-    vanishes meanwhile comes once or not at all.
+    The prefix is empty or ends in a slash. Paths up to `after` are skipped, and folders that
+    contain only such paths are not opened. Links and special files are ignored. A file that appears
+    or disappears meanwhile is listed once or not at all.
 
     Raises:
         OSError: A folder cannot be read.
     """
     levels = [(prefix, _names(base, prefix, after))]
-    # A listing has millions of files, so that what is done for each is done here.
+    # Inlined for speed: a listing has millions of files.
     while levels:
         prefix, names = levels[-1]
         with _opened(base + b"/" + prefix) as folder:
@@ -37,7 +36,8 @@ def walk(base: bytes, prefix: bytes, after: bytes) -> Iterator[tuple[bytes, os.s
                     levels.append((prefix + name, _names(base, prefix + name, after)))
                     break
                 try:
-                    # From the folder: the way there from the root takes as long as the rest.
+                    # Relative to the folder: resolving the path from the root takes as long as the
+                    # rest.
                     status = os.stat(name, dir_fd=folder, follow_symlinks=False)
                 except FileNotFoundError:
                     continue
@@ -49,7 +49,7 @@ def walk(base: bytes, prefix: bytes, after: bytes) -> Iterator[tuple[bytes, os.s
 
 @contextmanager
 def _opened(folder: bytes) -> Iterator[int | None]:
-    """Open a folder for a while; None if it is gone, and so all that was in it."""
+    """Open a folder during the block; yield None if it was deleted."""
     try:
         descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except (FileNotFoundError, NotADirectoryError):
@@ -62,27 +62,27 @@ def _opened(folder: bytes) -> Iterator[int | None]:
 
 
 def _names(base: bytes, prefix: bytes, after: bytes) -> Iterator[bytes]:
-    """Return the names in one folder that are due, in order; those of folders end in a slash."""
+    """Return the names in a folder that sort after `after`; those of folders end in a slash."""
     try:
         names = scan(base + b"/" + prefix)
     except (FileNotFoundError, NotADirectoryError):
         return iter(())
     if after:
-        # A folder is due also where `after` lies in it.
+        # A folder that contains `after` is included.
         names = {name for name in names if _is_due(prefix + name, after)}
     return iter(sorted(names))
 
 
 def scan(folder: bytes) -> set[bytes]:
-    """Return the names in a folder, all that are there throughout; those of folders end in a slash.
+    """Return the names present throughout in a folder; those of folders end in a slash.
 
-    On some file systems (tmpfs) a file that is replaced changes its place in the folder, and one
-    scan may miss it or meet it twice. So scans are repeated until nothing changed during one, and
-    what any of them met counts. A folder that never rests is scanned a few times: a name is missed
-    only if it moved out of the way of each scan.
+    On some file systems (tmpfs) replacing a file moves it within the folder, so a scan may miss it
+    or return it twice. Scans are repeated until the folder did not change during a scan, and their
+    names are merged. A folder that keeps changing is scanned a few times: a name is missed only if
+    it moved out of the way of every scan.
 
     Raises:
-        OSError: The folder cannot be read, or was gone when the last scan ended.
+        OSError: The folder cannot be read, or was deleted before the last scan ended.
     """
     names: set[bytes] = set()
     for _ in range(_SCANS_MAX):
@@ -99,9 +99,9 @@ def scan(folder: bytes) -> set[bytes]:
 
 
 def strays(base: bytes, prefix: bytes) -> Iterator[tuple[bytes, str]]:
-    """Iterate over the files below `base` that are no objects, in any order; say of which kind.
+    """Yield path and kind of each file below `base` that is not an object, in any order.
 
-    Arguments and errors are as of `walk`.
+    Arguments and errors as for `walk`.
     """
     folders = [prefix]
     while folders:

@@ -1,4 +1,4 @@
-"""What the exceptions of boto3 mean."""
+"""Mapping of boto3's exceptions."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -26,28 +26,28 @@ _NO_CREDENTIALS: Final = (
 
 
 def answer_of(error: ClientError) -> Answer:
-    """Return what the storage said."""
+    """Return the storage's response in an exception."""
     status = error.response["ResponseMetadata"]["HTTPStatusCode"]
     code = error.response["Error"]["Code"]
-    # Where an answer has no body, boto3 gives the status for the code.
+    # For a response without a body, boto3 reports the status as the code.
     return Answer(status, "" if code.isdecimal() else code)
 
 
 def explain(error: BotoCoreError | ClientError, place: Subject) -> BlockError:
-    """Return the error that an exception of boto3 means for a call about a place."""
+    """Return the block storage error for an exception of boto3."""
     if isinstance(error, ClientError):
         return refusal(answer_of(error), place)
     reason = type(error).__name__
     if isinstance(error, _NO_CREDENTIALS):
-        return Forbidden(f"there are no credentials to reach {place} with: {reason}")
+        return Forbidden(f"no credentials for {place}: {reason}")
     if isinstance(error, ParamValidationError):
         return InvalidArgument(f"the request for {place} cannot be sent: {reason}")
-    return StorageUnavailable(f"no answer to a request for {place}: {reason}")
+    return StorageUnavailable(f"no response to a request for {place}: {reason}")
 
 
 @contextmanager
 def explained(place: Place) -> Iterator[None]:
-    """Turn what boto3 raises in the block into an error of block storage."""
+    """Convert exceptions of boto3 raised in the block."""
     try:
         yield
     except (BotoCoreError, ClientError) as error:

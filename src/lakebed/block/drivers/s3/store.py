@@ -1,15 +1,15 @@
-"""The driver for S3: objects by obstore; copies, listings, uploads and bulk deletes by boto3.
+"""Driver for S3: objects by obstore; copies, listings, uploads and bulk deletes by boto3.
 
-By boto3, too, objects with empty segments in their paths (``in//x``, ``dir/``), which obstore
-cannot spell. Nothing is written there but by multipart uploads.
+boto3 also handles objects with empty segments in their paths (``in//x``, ``dir/``), which obstore
+cannot represent. Such objects are written only by multipart uploads.
 """
 
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from datetime import UTC
+from datetime import UTC, datetime
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 from urllib.parse import urlsplit, urlunsplit
 
 import boto3
@@ -31,7 +31,7 @@ from lakebed.block.drivers.cloud.store import (
     folders_in_order,
     has_empty_segment,
 )
-from lakebed.block.drivers.cloud.streams import MeasuredChunks, held_back
+from lakebed.block.drivers.cloud.streams import MeasuredChunks, one_behind
 from lakebed.block.drivers.s3.errors import answer_of, explain, explained
 from lakebed.block.drivers.s3.wire import SignedRequests
 from lakebed.block.errors import (
@@ -82,13 +82,13 @@ _FORBIDDEN_CODES: Final = frozenset({"AccessDenied", "AllAccessDisabled", "Inval
 _COPY_IN_PARTS: Final = TransferConfig(multipart_chunksize=512 << 20)
 
 
-class _Told(NamedTuple):
-    """The answer of a bucket about one of many objects."""
+class _DeleteAnswer(NamedTuple):
+    """Response of a bucket about an object of a bulk delete."""
 
     code: str
-    """The code of the error; empty: it is deleted."""
+    """Error code; empty if the object was deleted."""
     leaves_marker: bool = False
-    """Whether a delete marker hides it now, and the bucket keeps it as an older version."""
+    """Whether a delete marker hides the object, which remains as an older version."""
 
     def result(self, address: Address) -> DeleteResult:
         """Return the result for the address."""
@@ -97,7 +97,7 @@ class _Told(NamedTuple):
 
 
 class S3BlockStore(CloudBlockStore):
-    """All buckets that the credentials reach."""
+    """All buckets that the credentials can access."""
 
     scheme = "s3"
     reads_empty_segments = True
@@ -107,7 +107,7 @@ class S3BlockStore(CloudBlockStore):
     def __init__(self, settings: S3Settings, runtime: Runtime) -> None:
         super().__init__(runtime)
         if (settings.access_key_id is None) != (settings.secret_access_key is None):
-            raise InvalidArgument("an access key needs both its id and its secret")
+            raise InvalidArgument("an access key needs both an id and a secret")
         check_endpoint(settings.endpoint)
         self._settings = settings
         self._session = _session(settings)
@@ -158,12 +158,14 @@ class S3BlockStore(CloudBlockStore):
                 self._copy_content(info, destination)
         except ObjectNotFound as error:
             if info.size > _COPY_BYTES_MAX:
-                # Sent again after a lost reply, a completion does not find the upload.
-                raise StorageUnavailable(f"{destination} may have been copied") from error
+                # A retried completion after a lost reply does not find the upload.
+                raise StorageUnavailable(
+                    f"the copy to {destination} may have been completed"
+                ) from error
             raise ObjectNotFound(source) from error
 
     def _copy_content(self, info: ObjectInfo, destination: Address) -> None:
-        """Copy the very content that was found, so that no copy has parts of two."""
+        """Copy exactly the content found, so that no copy mixes parts of two contents."""
         source: CopySourceTypeDef = {
             "Bucket": info.address.parts.bucket,
             "Key": info.address.path,
@@ -176,8 +178,8 @@ class S3BlockStore(CloudBlockStore):
                 CopySourceIfMatch=etag,
                 Bucket=bucket,
                 Key=key,
-                # S3 copies an object onto itself only if it shall change its metadata. Lakebed
-                # writes none, so there is none to lose.
+                # S3 copies an object onto itself only with a metadata change. Lakebed writes no
+                # metadata, so replacing it loses nothing.
                 MetadataDirective="REPLACE" if info.address == destination else "COPY",
             )
         else:
@@ -207,8 +209,6 @@ class S3BlockStore(CloudBlockStore):
             if token is None:
                 return
 
-    # Deleting many, and all versions
-
     def delete_many(self, addresses: Sequence[Address]) -> list[DeleteResult]:
         self._check_open()
         results: dict[Address, DeleteResult] = {}
@@ -230,18 +230,20 @@ class S3BlockStore(CloudBlockStore):
         return [results[address] for address in addresses]
 
     def _delete_some(self, addresses: list[Address]) -> dict[Address, DeleteResult]:
-        """Delete objects of one bucket by one request; return what became of each."""
+        """Delete objects of a bucket by one request; return the result for each."""
         try:
-            told = self._delete_keys([{"Key": address.path} for address in addresses], addresses[0])
+            answers = self._delete_keys(
+                [{"Key": address.path} for address in addresses], addresses[0]
+            )
         except InvalidArgument:
-            told = {}  # not every storage that speaks S3 knows the call
+            answers = {}  # some servers do not support the call
         except BlockError as error:
             return {address: DeleteResult(address, error) for address in addresses}
-        # What the answer does not name is asked for once more, one by one.
+        # Objects missing from the response are deleted individually.
         return {
             address: (
-                told[address.path, None].result(address)
-                if (address.path, None) in told
+                answers[address.path, None].result(address)
+                if (address.path, None) in answers
                 else self._delete_result(address)
             )
             for address in addresses
@@ -249,18 +251,18 @@ class S3BlockStore(CloudBlockStore):
 
     def _delete_keys(
         self, objects: "list[ObjectIdentifierTypeDef]", place: Address
-    ) -> "dict[tuple[str, str | None], _Told]":
-        """Delete by one request; return the answer for each key and version."""
+    ) -> "dict[tuple[str, str | None], _DeleteAnswer]":
+        """Delete by one request; return the response for each key and version."""
         with explained(Namespace(place.store, "")):
             answer = self._sdk.delete_objects(
                 Bucket=place.parts.bucket, Delete={"Objects": objects}
             )
-        told = {
-            (each["Key"], each.get("VersionId")): _Told("", each.get("DeleteMarker", False))
+        answers = {
+            (each["Key"], each.get("VersionId")): _DeleteAnswer("", each.get("DeleteMarker", False))
             for each in answer.get("Deleted", [])
         }
-        return told | {
-            (each["Key"], each.get("VersionId")): _Told(each["Code"])
+        return answers | {
+            (each["Key"], each.get("VersionId")): _DeleteAnswer(each["Code"])
             for each in answer.get("Errors", [])
         }
 
@@ -271,7 +273,7 @@ class S3BlockStore(CloudBlockStore):
         )
 
     def _delete_all_of(self, address: Address) -> DeleteResult:
-        """Delete all versions of an object and its delete markers."""
+        """Delete all versions and delete markers of an object."""
         done = DeleteResult(address, None)
         try:
             self._check(address)
@@ -288,21 +290,21 @@ class S3BlockStore(CloudBlockStore):
             raise
         except BlockError as error:
             return replace(done, error=error)
-        again = f"{address} was written again and again while it was deleted"
+        again = f"{address} was written repeatedly while being deleted"
         return replace(done, error=StorageUnavailable(again))
 
     def _delete_some_versions(
         self, address: Address, sizes: dict[str, int], done: DeleteResult
     ) -> DeleteResult:
-        """Delete versions by one request; return the result with what was done before."""
-        told = self._delete_keys(
+        """Delete versions by one request; return `done` updated with the results."""
+        answers = self._delete_keys(
             [{"Key": address.path, "VersionId": version} for version in sizes], address
         )
         for version, size in sizes.items():
-            # Not every server names the version in its answer. If none is named at all, the next
-            # listing tells.
-            of_key = told.get((address.path, None), _Told(""))
-            code = told.get((address.path, version), of_key).code
+            # Some servers do not report the version. If none is reported, the next listing shows
+            # the result.
+            of_key = answers.get((address.path, None), _DeleteAnswer(""))
+            code = answers.get((address.path, version), of_key).code
             error = self._error_of_version(code, address, version)
             if error is None:
                 done = replace(done, versions=done.versions + 1, bytes=done.bytes + size)
@@ -311,8 +313,8 @@ class S3BlockStore(CloudBlockStore):
         return done
 
     def _versions(self, address: Address) -> list[tuple[str, int]]:
-        """Return id and size of all versions of an object and of its delete markers."""
-        with _needing("s3:ListBucketVersions", address, ""), explained(address):
+        """Return id and size of all versions and delete markers of an object."""
+        with _naming_permission("s3:ListBucketVersions", address, ""), explained(address):
             pages = self._sdk.get_paginator("list_object_versions").paginate(
                 Bucket=address.parts.bucket, Prefix=address.path
             )
@@ -327,18 +329,18 @@ class S3BlockStore(CloudBlockStore):
         return [(version, size) for key, version, size in found if key == address.path]
 
     def _error_of_version(self, code: str, address: Address, version: str) -> BlockError | None:
-        """Return why a version was not deleted, by the code that the bucket gave for it."""
+        """Return the error for a version's error code, or None if the version was deleted."""
         error = _error_of(code, address)
         if not isinstance(error, Forbidden):
             return error
         lock = self._lock_of(address, version)
-        return lock or _lacking("s3:DeleteObjectVersion", address, "/*", error)
+        return lock or _missing_permission("s3:DeleteObjectVersion", address, "/*", error)
 
     def _lock_of(self, address: Address, version: str) -> Locked | None:
-        """Return the object lock of a version, if it has one that these credentials can see."""
+        """Return the object lock of a version, or None if these credentials see no lock."""
         try:
             with explained(address):
-                found: Mapping[str, Any] = self._sdk.head_object(
+                found: Mapping[str, object] = self._sdk.head_object(
                     Bucket=address.parts.bucket, Key=address.path, VersionId=version
                 )
         except BlockError:
@@ -346,9 +348,7 @@ class S3BlockStore(CloudBlockStore):
         if found.get("ObjectLockLegalHoldStatus") == "ON":
             return Locked(address, None)
         until = found.get("ObjectLockRetainUntilDate")
-        return None if until is None else Locked(address, until.astimezone(UTC))
-
-    # Multipart uploads
+        return Locked(address, until.astimezone(UTC)) if isinstance(until, datetime) else None
 
     def create_upload(self, address: Address) -> UploadId:
         self._check(address)
@@ -367,9 +367,10 @@ class S3BlockStore(CloudBlockStore):
     ) -> WrittenPart:
         self._check(address)
         check_part_number(number)
-        source = MeasuredChunks(held_back(exactly(size, chunks)), size_max=PART_BYTES_MAX)
-        with source.handing_on(), _explained(address, upload_id):
-            # Before the request: some servers take one that breaks off at once for an empty part.
+        source = MeasuredChunks(one_behind(exactly(size, chunks)), size_max=PART_BYTES_MAX)
+        with source.reraising(), _explained(address, upload_id):
+            # Before the request: some servers take a stream that breaks off at once for an empty
+            # part.
             first, _ = source.take(0)
             body = source.after(first)
             etag = self._wire.put_part(address, upload_id, number, body, size=size)
@@ -378,14 +379,14 @@ class S3BlockStore(CloudBlockStore):
     def complete_upload(
         self, address: Address, upload_id: UploadId, parts: Sequence[Part]
     ) -> ObjectInfo:
-        # S3 answers a second completion like the first; only a list shows if there is an upload.
+        # S3 repeats the response of a completion, so only a list shows whether the upload exists.
         self._stored_parts(address, upload_id, limit=1)
         check_order(parts)
         named: list[CompletedPartTypeDef] = [
             {"PartNumber": part.number, "ETag": f'"{part.etag}"'} for part in parts
         ]
         with _explained(address, upload_id), explained(address):
-            # Once: sent again after a lost reply, it would not find the upload that it completed.
+            # No retry: after a lost reply, a retry would not find the upload it completed.
             self._sdk_once.complete_multipart_upload(
                 Bucket=address.parts.bucket,
                 Key=address.path,
@@ -464,7 +465,7 @@ class S3BlockStore(CloudBlockStore):
             self._sdk_once.list_objects_v2(Bucket=bucket, Prefix=prefix, MaxKeys=1)
         except ClientError as error:
             answer = answer_of(error)
-            # Without a bucket in mind: these keys are right, and good for some buckets only.
+            # Without a bucket: the keys are valid, but limited to some buckets.
             if namespace is not None or answer.code != "AccessDenied":
                 raise refusal(answer, namespace or self._all) from error
         except BotoCoreError as error:
@@ -472,7 +473,7 @@ class S3BlockStore(CloudBlockStore):
 
     @property
     def _all(self) -> str:
-        """What errors call the storage where no bucket is meant."""
+        """Name of the storage in errors about no particular bucket."""
         return f"the S3 storage at {self._settings.endpoint or 'AWS'}"
 
     def close(self) -> None:
@@ -486,9 +487,9 @@ class S3BlockStore(CloudBlockStore):
         bucket = Namespace(f"s3://{store.bucket}", "")
         with explained(bucket):
             credentials = self._session.get_credentials()
-        # A session that finds no credentials is a ValueError to obstore.
+        # obstore turns a session without credentials into a ValueError.
         if credentials is None:
-            raise Forbidden(f"there are no credentials to reach {bucket} with")
+            raise Forbidden(f"no credentials for {bucket}")
         config: S3Config = {
             "region": self._settings.region,
             "virtual_hosted_style_request": not self._settings.uses_path_style,
@@ -505,7 +506,7 @@ class S3BlockStore(CloudBlockStore):
         )
 
     def _endpoint_of(self, store: StoreName) -> str:
-        """Return the endpoint as obstore wants it: with the bucket where it is in the host."""
+        """Return the endpoint for obstore, including the bucket for virtual-hosted requests."""
         url = urlsplit(self._settings.endpoint or "")
         host = url.netloc if self._settings.uses_path_style else f"{store.bucket}.{url.netloc}"
         return urlunsplit(url._replace(netloc=host))
@@ -516,12 +517,12 @@ class S3BlockStore(CloudBlockStore):
 
     @property
     def _sdk_once(self) -> "S3Client":
-        """A client that never sends twice."""
+        """Client without retries."""
         return self._sdk_client(attempts=1)
 
     def _sdk_client(self, *, attempts: int) -> "S3Client":
-        # Not when the store is opened: a client takes a tenth of a second to make. One at a time:
-        # a session must not make two at once.
+        # Created on first use: a client takes a tenth of a second. Under a lock: a session cannot
+        # create two at once.
         with self._lock:
             client = self._sdk_clients.get(attempts)
             if client is None:
@@ -536,7 +537,7 @@ class S3BlockStore(CloudBlockStore):
             max_pool_connections=64,
             retries={"total_max_attempts": attempts, "mode": "standard"},
             s3={"addressing_style": "path" if self._settings.uses_path_style else "virtual"},
-            # Servers other than Amazon's refuse checksums that they do not know.
+            # Servers other than Amazon's refuse unknown checksums.
             request_checksum_calculation="when_required",
             response_checksum_validation="when_required",
         )
@@ -552,13 +553,11 @@ def _session(settings: S3Settings) -> boto3.Session:
             region_name=settings.region,
         )
     except BotoCoreError as error:
-        raise InvalidArgument(
-            f"the settings of S3 in the environment are wrong: {error}"
-        ) from error
+        raise InvalidArgument(f"invalid S3 settings in the environment: {error}") from error
 
 
 def _error_of(code: str, address: Address) -> BlockError | None:
-    """Return what the code means that a bucket gave for one of many objects; None: it is gone."""
+    """Return the error for a code of a bulk delete, or None if the object is deleted."""
     if code in {"", "NoSuchKey", "NoSuchVersion"}:
         return None
     forbidden = code in _FORBIDDEN_CODES
@@ -566,23 +565,23 @@ def _error_of(code: str, address: Address) -> BlockError | None:
     return refusal(Answer(status, code), address)
 
 
-def _lacking(right: str, address: Address, part: str, error: Forbidden) -> Forbidden:
-    """Return the error that credentials lack a right on a bucket or, by `part`, on its objects."""
-    return Forbidden(f"{error}: they need {right} on arn:aws:s3:::{address.parts.bucket}{part}")
+def _missing_permission(right: str, address: Address, part: str, error: Forbidden) -> Forbidden:
+    """Return the error for a missing permission on a bucket or, with `part`, its objects."""
+    return Forbidden(f"{error}; required: {right} on arn:aws:s3:::{address.parts.bucket}{part}")
 
 
 @contextmanager
-def _needing(right: str, address: Address, part: str) -> Iterator[None]:
-    """Name the right that a refused call needs."""
+def _naming_permission(right: str, address: Address, part: str) -> Iterator[None]:
+    """Name the missing permission in a refusal."""
     try:
         yield
     except Forbidden as error:
-        raise _lacking(right, address, part, error) from error
+        raise _missing_permission(right, address, part, error) from error
 
 
 @contextmanager
 def _explained(address: Address, upload_id: UploadId) -> Iterator[None]:
-    """Turn errors about an upload into those that say so; a call about no upload is not made."""
+    """Convert a missing object to a missing upload; refuse an empty upload id."""
     if not upload_id:
         raise UploadNotFound(address, upload_id)
     try:
@@ -592,6 +591,6 @@ def _explained(address: Address, upload_id: UploadId) -> Iterator[None]:
 
 
 def _chunks(content: "StreamingBody", address: Address) -> Generator[bytes, None, None]:
-    """Yield the bytes of an answer; as `explained` for each."""
+    """Yield the bytes of a response, with errors converted as by `explained`."""
     with content, explained(address):
         yield from content.iter_chunks(CHUNK_BYTES)

@@ -1,11 +1,11 @@
-"""Requests to S3 that neither obstore nor boto3 sends as they are needed.
+"""Requests to S3 that neither obstore nor boto3 can send as needed.
 
-boto3 signs them, as URLs, and urllib3 sends them: a part from a stream that cannot be rewound,
-which boto3 would want to read twice, and a page of a listing, which boto3 takes ten times as
-long to read as the code below.
+boto3 signs them as URLs, and urllib3 sends them: uploads of a part from a stream that cannot be
+rewound (boto3 would read it twice), and pages of a listing, which boto3 parses ten times slower
+than this module.
 
-A signed URL is as good as the credentials for as long as it lives. None is ever put into a message,
-and the errors of urllib3, which quote it, are never causes of ours.
+A signed URL is as good as the credentials while it is valid. No message contains one, and errors of
+urllib3, which quote the URL, are never attached as causes.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -41,9 +41,9 @@ class ListingPage(NamedTuple):
 
     rows: pa.RecordBatch
     next_token: str | None
-    """Where the next page begins; None if this is the last."""
+    """Token of the next page, or None for the last."""
     folders: list[str]
-    """What folders in the namespace begin with, if they were asked for: each ends with a slash."""
+    """Prefixes of the folders in the namespace, ending in a slash; only by request."""
 
 
 class SignedRequests:
@@ -54,7 +54,7 @@ class SignedRequests:
         self._pool = urllib3.PoolManager(maxsize=_CONNECTIONS)
 
     def close(self) -> None:
-        """Drop the connections that are not in use."""
+        """Drop idle connections."""
         self._pool.clear()
 
     def put_part(
@@ -66,10 +66,10 @@ class SignedRequests:
         *,
         size: int,
     ) -> ETag:
-        """Send one part, once; return its ETag.
+        """Send one part, without retries; return its ETag.
 
         Raises:
-            BlockError: As the answer says.
+            BlockError: The storage refused the part or did not answer.
         """
         response = self._send(
             "PUT",
@@ -82,14 +82,14 @@ class SignedRequests:
         return ETag(response.headers.get("ETag", "").strip('"'))
 
     def sign_get(self, address: Address, *, expires_seconds: int) -> str:
-        """Return the URL to read an object from."""
+        """Return a URL to read an object."""
         params = {"Bucket": address.parts.bucket, "Key": address.path}
         return self._sign("get_object", params, address, expires_seconds)
 
     def sign_part(
         self, address: Address, upload_id: UploadId, number: int, *, expires_seconds: int
     ) -> str:
-        """Return the URL to send one part to."""
+        """Return a URL to upload a part."""
         params = {
             "Bucket": address.parts.bucket,
             "Key": address.path,
@@ -101,12 +101,12 @@ class SignedRequests:
     def list_page(
         self, namespace: Namespace, after: str, token: str | None, *, by_folder: bool = False
     ) -> ListingPage:
-        """Return one page of a listing: the one at the token, or else the first after a path.
+        """Return the page at a token, or else the first page after a path.
 
-        With `by_folder`, what is in folders is left out, and the folders are named.
+        With `by_folder`, objects in folders are left out, and the folders are returned.
 
         Raises:
-            BlockError: As the answer says.
+            BlockError: The storage refused the request or did not answer.
         """
         params = {
             "Bucket": namespace.parts.bucket,
@@ -144,7 +144,7 @@ class SignedRequests:
             )
         except HTTPError as error:
             reason = type(error).__name__
-            raise StorageUnavailable(f"no answer to a request for {place}: {reason}") from None
+            raise StorageUnavailable(f"no response to a request for {place}: {reason}") from None
         if response.status >= HTTPStatus.MULTIPLE_CHOICES:
             raise refusal(Answer(response.status, _error_code(response.data)), place)
         return response
@@ -162,23 +162,23 @@ def _xml(document: bytes) -> ET.Element:
 
 
 def parse_page(document: bytes, namespace: Namespace) -> ListingPage:
-    """Return the page that a ListBucketResult holds.
+    """Parse a ListBucketResult.
 
     Raises:
-        StorageUnavailable: It is not one, or lacks something. Nothing is left out or guessed:
-            whoever deletes what a listing lacks must be able to rely on it.
+        StorageUnavailable: The document is malformed or incomplete. Nothing is skipped or guessed:
+            garbage collection relies on complete listings.
     """
     try:
         return _page(_xml(document), namespace)
     except (ET.ParseError, ValueError, OverflowError) as error:
-        raise StorageUnavailable(f"the listing of {namespace} came broken: {error}") from error
+        raise StorageUnavailable(f"invalid listing of {namespace}: {error}") from error
 
 
 def _page(root: ET.Element, namespace: Namespace) -> ListingPage:
     schema, brace, name = root.tag.rpartition("}")
     schema += brace
     if name != "ListBucketResult":
-        raise ValueError("it is not a ListBucketResult")
+        raise ValueError("not a ListBucketResult")
     encoded = root.findtext(f"{schema}EncodingType") == "url"
     entries = root.findall(f"{schema}Contents")
     keys = [_text(entry, f"{schema}Key") for entry in entries]
@@ -189,7 +189,7 @@ def _page(root: ET.Element, namespace: Namespace) -> ListingPage:
         folders = [unquote_plus(prefix, errors="strict") for prefix in prefixes]
     sizes = [int(_text(entry, f"{schema}Size")) for entry in entries]
     times = [_text(entry, f"{schema}LastModified") for entry in entries]
-    # Nobody deletes by them, so a storage may leave them out.
+    # Storages may omit ETags: garbage collection does not use them.
     etags = [(entry.findtext(f"{schema}ETag") or "").strip('"') for entry in entries]
     columns = [
         pa.array([f"{namespace.store}/{path}" for path in paths], pa.string()),
@@ -204,11 +204,11 @@ def _page(root: ET.Element, namespace: Namespace) -> ListingPage:
         case "false":
             return ListingPage(rows, None, folders)
         case _:
-            raise ValueError("it does not say whether there is more")
+            raise ValueError("IsTruncated is neither true nor false")
 
 
 def _text(element: ET.Element, tag: str) -> str:
     text = element.findtext(tag)
     if not text:
-        raise ValueError(f"it lacks {tag}")
+        raise ValueError(f"missing element {tag}")
     return text
