@@ -141,9 +141,10 @@ def test_the_refs_of_an_older_version_move_by_a_dump(tmp_path: Path) -> None:
         assert set(newer.content("dev")) == {"a.txt", "b.txt", "c.txt"}
 
 
-def set_up(server: Server) -> None:
+def set_up(server: Server) -> httpx.Auth:
     made = server.ask("POST", "/setup_lakefs", json={"username": "admin"})
-    server.api.auth = httpx.BasicAuth(made["access_key_id"], made["secret_access_key"])
+    server.api.auth = keys = httpx.BasicAuth(made["access_key_id"], made["secret_access_key"])
+    return keys
 
 
 @pytest.mark.slow
@@ -159,8 +160,7 @@ def test_the_base_version_and_this_one_serve_one_store(tmp_path: Path) -> None:
         serving(tmp_path / "a", data, "store", source=tmp_path / "base" / "src") as base,
         serving(tmp_path / "b", data, "store") as newer,
     ):
-        set_up(base)
-        newer.api.auth = base.api.auth
+        newer.api.auth = set_up(base)
         base.ask("POST", "/repositories", json=place)
         for one, other, branch in ((base, newer, "one"), (newer, base, "two")):
             one.ask("POST", branches, json={"name": branch, "source": "main"})

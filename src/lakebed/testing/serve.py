@@ -142,7 +142,7 @@ def run_server(folder: Path, port: int, profiled: str | None) -> None:
     for each in (signal.SIGINT, signal.SIGTERM):
         signal.signal(each, server.stop)
     keys = prepared.access_key_id if prepared else "printed at the first start"
-    _LOGGER.info("ready at http://127.0.0.1:%d; data in %s; access key id: %s", port, folder, keys)
+    _LOGGER.info("ready at http://127.0.0.1:%d, data in %s, access key id %s", port, folder, keys)
     server.run()
     services.close()
 
