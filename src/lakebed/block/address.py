@@ -194,11 +194,7 @@ def split_store(store: str) -> StoreName:
 
 
 def check_path(path: str) -> None:
-    """Check that a path can be the key of an object.
-
-    Raises:
-        InvalidAddress: The path is empty, contains a NUL or has no UTF-8 form.
-    """
+    """Raise `InvalidAddress` if a path is empty, contains a NUL or has no UTF-8 form."""
     if not isinstance(path, str):
         raise InvalidAddress(f"a path must be str, not {type(path).__name__}")
     if not path:

@@ -8,21 +8,13 @@ from lakebed.block.store import PART_NUMBER_MAX, Part, PartInfo
 
 
 def check_part_number(number: int) -> None:
-    """Check the number of a part.
-
-    Raises:
-        InvalidArgument: The number is not in 1 to `PART_NUMBER_MAX`.
-    """
+    """Raise `InvalidArgument` unless the number is in 1 to `PART_NUMBER_MAX`."""
     if not 1 <= number <= PART_NUMBER_MAX:
         raise InvalidArgument(f"the part number must be 1 to {PART_NUMBER_MAX}, not {number}")
 
 
 def check_order(named: Sequence[Part]) -> None:
-    """Check that the parts to complete an upload are not empty and in ascending order.
-
-    Raises:
-        InvalidPart: The numbers do not ascend, or no part is given.
-    """
+    """Raise `InvalidPart` if no part is given or the part numbers do not ascend."""
     if not named:
         raise InvalidPart("completing an upload needs at least one part")
     for before, after in pairwise(named):
@@ -31,12 +23,7 @@ def check_order(named: Sequence[Part]) -> None:
 
 
 def check_parts(named: Sequence[Part], stored: Mapping[int, PartInfo]) -> None:
-    """Check that the parts to complete an upload are stored.
-
-    Raises:
-        InvalidPart: A part is not stored with this ETag, the numbers do not ascend, or no part is
-            given.
-    """
+    """Raise `InvalidPart` as `check_order`, or if a part is not stored with its ETag."""
     check_order(named)
     for part in named:
         if part.number not in stored:

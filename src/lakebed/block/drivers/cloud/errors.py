@@ -61,24 +61,21 @@ def refusal(answer: Answer, place: Subject) -> BlockError:
     return meaning(place, said)
 
 
-def _failed(place: Subject, said: str) -> BlockError:
-    return StorageUnavailable(f"the storage failed at {place}: {said}")
+_Meaning = Callable[[Subject, str], BlockError]
 
 
-def _forbidden(place: Subject, said: str) -> BlockError:
-    return Forbidden(f"the credentials do not allow access to {place}: {said}")
+def _meaning(error: type[BlockError], text: str) -> _Meaning:
+    return lambda place, said: error(f"{text.format(place)}: {said}")
 
 
-def _full(place: Subject, said: str) -> BlockError:
-    return StorageFull(f"the storage is full, cannot write {place}: {said}")
-
-
-def _held(place: Subject, said: str) -> BlockError:
-    return StorageUnavailable(f"{place} was changed or is in use by another request: {said}")
-
-
-def _invalid_part(place: Subject, said: str) -> BlockError:
-    return InvalidPart(f"the upload of {place} has an invalid part: {said}")
+_failed = _meaning(StorageUnavailable, "the storage failed at {}")
+_forbidden = _meaning(Forbidden, "the credentials do not allow access to {}")
+_full = _meaning(StorageFull, "the storage is full, cannot write {}")
+_changed = _meaning(StorageUnavailable, "{} was changed or is in use by another request")
+_invalid_part = _meaning(InvalidPart, "the upload of {} has an invalid part")
+_outside = _meaning(RangeNotSatisfiable, "the range is outside the object at {}")
+_refused = _meaning(InvalidArgument, "the storage refused a request for {}")
+_unrepresentable = _meaning(InvalidAddress, "the storage cannot represent {}")
 
 
 def _no_bucket(place: Subject, said: str) -> BlockError:
@@ -88,18 +85,6 @@ def _no_bucket(place: Subject, said: str) -> BlockError:
 
 def _not_found(place: Subject, said: str) -> BlockError:
     return ObjectNotFound(place) if isinstance(place, Address) else _no_bucket(place, said)
-
-
-def _outside(place: Subject, said: str) -> BlockError:
-    return RangeNotSatisfiable(f"the range is outside the object at {place}: {said}")
-
-
-def _refused(place: Subject, said: str) -> BlockError:
-    return InvalidArgument(f"the storage refused a request for {place}: {said}")
-
-
-def _unspellable(place: Subject, said: str) -> BlockError:
-    return InvalidAddress(f"the storage cannot represent {place}: {said}")
 
 
 _HINTS: Final[Mapping[str, str]] = MappingProxyType(
@@ -112,8 +97,6 @@ _HINTS: Final[Mapping[str, str]] = MappingProxyType(
     }
 )
 
-_Meaning = Callable[[Subject, str], BlockError]
-
 # Codes that say more than the status.
 _BY_CODE: Final[Mapping[str, _Meaning]] = MappingProxyType(
     dict.fromkeys(("NoSuchBucket", "ContainerNotFound", "ContainerBeingDeleted"), _no_bucket)
@@ -122,7 +105,7 @@ _BY_CODE: Final[Mapping[str, _Meaning]] = MappingProxyType(
     | dict.fromkeys(("InvalidPart", "InvalidPartOrder", "EntityTooSmall"), _invalid_part)
     | dict.fromkeys(("InvalidBlockList",), _invalid_part)
     | dict.fromkeys(("IncompleteBody", "RequestTimeout"), _failed)
-    | dict.fromkeys(("KeyTooLongError", "InvalidResourceName", "InvalidURI"), _unspellable)
+    | dict.fromkeys(("KeyTooLongError", "InvalidResourceName", "InvalidURI"), _unrepresentable)
 )
 _BY_STATUS: Final[Mapping[int, _Meaning]] = MappingProxyType(
     {
@@ -132,7 +115,7 @@ _BY_STATUS: Final[Mapping[int, _Meaning]] = MappingProxyType(
         HTTPStatus.NOT_FOUND: _not_found,
         HTTPStatus.METHOD_NOT_ALLOWED: _refused,
         HTTPStatus.LENGTH_REQUIRED: _refused,
-        HTTPStatus.PRECONDITION_FAILED: _held,
+        HTTPStatus.PRECONDITION_FAILED: _changed,
         HTTPStatus.REQUEST_ENTITY_TOO_LARGE: _refused,
         HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE: _outside,
         HTTPStatus.INSUFFICIENT_STORAGE: _full,

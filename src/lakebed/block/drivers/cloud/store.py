@@ -360,11 +360,7 @@ def check_spelling(path: str, *, length_max: int) -> None:
 
 
 def check_endpoint(endpoint: str | None) -> None:
-    """Check the endpoint of a storage.
-
-    Raises:
-        InvalidArgument: The endpoint is not a URL with a scheme and a host.
-    """
+    """Raise `InvalidArgument` unless the endpoint is a URL with a scheme and a host."""
     if endpoint is not None and not _ENDPOINT.fullmatch(endpoint):
         raise InvalidArgument(
             f"{endpoint!r} is not an endpoint: use a URL such as http://127.0.0.1:9000"
@@ -383,11 +379,7 @@ def client_options(endpoint: str | None) -> "ClientConfig":
 
 
 def check_expiry(seconds: int) -> None:
-    """Check the lifetime of a presigned request.
-
-    Raises:
-        InvalidArgument: The lifetime is not positive, or longer than `PRESIGN_SECONDS_MAX`.
-    """
+    """Raise `InvalidArgument` unless the lifetime is in 1 to `PRESIGN_SECONDS_MAX`."""
     if not 0 < seconds <= PRESIGN_SECONDS_MAX:
         raise InvalidArgument(
             f"a presigned request is valid for 1 to {PRESIGN_SECONDS_MAX} seconds, not {seconds}"

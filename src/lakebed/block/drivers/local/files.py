@@ -275,11 +275,7 @@ def sync_folder(path: Path, sync: Sync) -> None:
 
 
 def check_clock_of_files(folder: Path) -> None:
-    """Check that the file system stores nanoseconds, which `etag_of` needs.
-
-    Raises:
-        InvalidArgument: The file system does not store nanoseconds.
-    """
+    """Raise `InvalidArgument` if files have no nanosecond timestamps, as `etag_of` needs."""
     # In the current second: a process starting at the same time deletes drafts that look old.
     precise_ns = time.time_ns() // 10**9 * 10**9 + 123_456_789
     with Draft(folder, not_to_disk) as draft:
@@ -292,11 +288,7 @@ def check_clock_of_files(folder: Path) -> None:
 
 
 def check_names_of_files(folder: Path) -> None:
-    """Check that the file system does not equate names: two addresses would be one object.
-
-    Raises:
-        InvalidArgument: The file system ignores case or the composition of accented letters.
-    """
+    """Raise `InvalidArgument` if the file system ignores case or accent composition."""
     name = os.fsencode(folder / uuid4().hex)
     written, *others = (name + spelling.encode() for spelling in _SPELLINGS)
     os.close(os.open(written, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666))
@@ -311,11 +303,7 @@ def check_names_of_files(folder: Path) -> None:
 
 
 def check_no_journal(folder: Path) -> None:
-    """Refuse a storage with a journal left by an earlier version.
-
-    Raises:
-        InvalidArgument: The journal has files, which may be the only copy of objects.
-    """
+    """Raise `InvalidArgument` if a journal with files exists: they may be the only copy."""
     if folder.is_dir() and any(folder.iterdir()):
         raise InvalidArgument(
             f"the journal in {folder}, left by an interrupted earlier version, may contain"

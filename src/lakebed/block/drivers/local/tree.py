@@ -318,11 +318,7 @@ def _is_missing(error: OSError) -> bool:
 
 
 def refuse_link(status: os.stat_result, name: bytes) -> None:
-    """Refuse to follow a symbolic link.
-
-    Raises:
-        InvalidAddress: The file is a symbolic link.
-    """
+    """Raise `InvalidAddress` if the file is a symbolic link."""
     if stat.S_ISLNK(status.st_mode):
         raise InvalidAddress(
             f"{quoted(name)} is a symbolic link; local storage does not follow links"
