@@ -146,4 +146,4 @@ def test_one_command_imports_a_folder(
     assert (one["objects"], one["skipped"]) == (1, 0)
     paths = [each.path for each in repository.branch("main").objects()]
     assert paths == ["lake/a.txt", "lake/b/1", "lake/b/2", "lake/one"]
-    assert "which object" in command.result(*asked[:3], "--to", target[:-5], "--object")[2]
+    assert "needs a path in --to" in command.result(*asked[:3], "--to", target[:-5], "--object")[2]

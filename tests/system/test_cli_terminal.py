@@ -151,8 +151,8 @@ def test_a_working_copy_shows_how_it_gets_on(
 @pytest.mark.parametrize(
     ("keys", "code", "ending"),
     [
-        (b"n\n", 1, "lakebed: nothing was changed\r\n"),
-        (b"\n", 1, "lakebed: nothing was changed\r\n"),
+        (b"n\n", 1, "lakebed: cancelled: nothing was changed\r\n"),
+        (b"\n", 1, "lakebed: cancelled: nothing was changed\r\n"),
         (b"\x04", 130, ""),  # the end of the input
         (b"y\n", 0, "Deleted {branch}\r\n"),
     ],

@@ -403,7 +403,7 @@ def _problems(settings: ServerSettings) -> Iterator[str]:
 
 
 def _listen_problems(listen: ListenSettings) -> Iterator[str]:
-    if not 1 <= listen.port <= _PORT_MAX:
+    if listen.port > _PORT_MAX:  # `_impossible_numbers` finds ports below 1
         yield f"listen.port is {listen.port}: use 1 to {_PORT_MAX}"
     if (listen.tls_certificate is None) != (listen.tls_key is None):
         yield "listen: set both tls_certificate and tls_key, or neither"

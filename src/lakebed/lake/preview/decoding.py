@@ -5,7 +5,7 @@ Input may be malicious: see `decoders` for isolation in a child process.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 import pyarrow as pa
 
@@ -35,8 +35,8 @@ class Preview:
     note: str = ""
     text: str = ""
     truncated: bool = False
-    tree: list[object] = field(default_factory=list)
-    cells: list[dict[str, object]] = field(default_factory=list)
+    tree: list[Any] = field(default_factory=list)
+    cells: list[dict[str, Any]] = field(default_factory=list)
     reason: str = ""
     """Reason for an empty preview."""
 
