@@ -49,7 +49,8 @@ _SIGNING_KEY_BYTES: Final = 64  # length of the longest digest for tokens
 _NONCE_BYTES: Final = 12
 _SERVER_SECRET_BYTES_MIN: Final = 16
 
-_ACCESS_KEY: Final = re.compile(r"[A-Za-z0-9_-]{3,128}")
+is_access_key_id: Final = re.compile(r"[A-Za-z0-9_-]{3,128}").fullmatch
+"""Tells whether an access key can have this id."""
 _BASE32: Final = "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567"
 _ACCESS_KEY_DRAWN: Final = 14
 _SECRET_BYTES: Final = 30
@@ -113,11 +114,6 @@ class SecretBox:
 
 def _bound(access_key_id: AccessKeyID, owner: UniqueID) -> bytes:
     return f"{access_key_id}\x00{owner}".encode()
-
-
-def is_access_key_id(access_key_id: str) -> bool:
-    """Return whether an access key can have this id."""
-    return _ACCESS_KEY.fullmatch(access_key_id) is not None
 
 
 def check_access_key_id(access_key_id: str) -> str:
@@ -201,7 +197,7 @@ class Throttle:
         Raises:
             TooManyLogins: Do not check the secret.
         """
-        if not self._known and not self._unknown:
+        if not (self._known.cost or self._unknown.cost):
             return
         network = _network_of(client)
         bucket = self._known.get((access_key_id, network))

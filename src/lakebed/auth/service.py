@@ -253,7 +253,8 @@ class AuthService:
         """
         rules = self._rules.get((identity.user_id, identity.unique_id))
         for permission in (first, *rest):
-            if not rules.is_granted(permission, context):
+            is_granted = rules.resource_filter(permission.action, context)
+            if not is_granted(permission.resource):
                 raise Denied(identity.user_id, permission.action, permission.resource)
 
     def resource_filter(

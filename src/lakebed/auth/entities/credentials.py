@@ -287,5 +287,5 @@ def _taken(access_key_id: str) -> AlreadyExists:
 
 def _shown(access_key_id: str) -> str:
     """Return an unknown access key id for the log, unless it may be a misplaced secret."""
-    is_shown = is_access_key_id(access_key_id) and access_key_id.startswith(_DRAWN_PREFIX)
-    return access_key_id if is_shown else "(not shown)"
+    is_drawn = access_key_id.startswith(_DRAWN_PREFIX) and is_access_key_id(access_key_id)
+    return access_key_id if is_drawn else "(not shown)"

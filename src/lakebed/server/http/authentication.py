@@ -9,7 +9,7 @@ import falcon
 
 from lakebed.auth import AuthenticationFailed, AuthService, Identity
 from lakebed.base.actor import Actor, EntryPoint
-from lakebed.server.http.browsers import check_cookie, check_password, is_from_browser
+from lakebed.server.http.browsers import BROWSER_HEADERS, check_cookie, check_password
 from lakebed.server.http.request import RequestRecord
 
 COOKIE: Final = "internal_auth_session"
@@ -40,7 +40,7 @@ def authenticate(auth: AuthService, environ: WSGIEnvironment, *, client: str) ->
         if token is None:
             raise AuthenticationFailed
         return auth.authenticate_token(token)
-    if is_from_browser(environ):
+    if not environ.keys().isdisjoint(BROWSER_HEADERS):
         check_password(environ)
     try:
         pair = binascii.a2b_base64(value.strip(), strict_mode=True).decode()

@@ -42,7 +42,7 @@ SAFE_HEADERS: Final = {
 }
 """Headers of every answer, by name in lower case, so that no content acts as a page of the server's
 origin. Pages set their own policy."""
-_BROWSER_HEADERS: Final = frozenset(
+BROWSER_HEADERS: Final = frozenset(
     {
         "HTTP_COOKIE",
         "HTTP_ORIGIN",
@@ -94,11 +94,6 @@ class Sender(Enum):
     """A person typed the address into a browser, or used a bookmark."""
     OWN_PAGE = "a page of this server"
     OTHER_PAGE = "a page of another origin"
-
-
-def is_from_browser(environ: WSGIEnvironment) -> bool:
-    """Whether a request has a header that browsers send and most programs do not."""
-    return not environ.keys().isdisjoint(_BROWSER_HEADERS)
 
 
 def sender_of(environ: WSGIEnvironment) -> Sender:
@@ -208,7 +203,7 @@ class BrowserGuard:
         host = environ.get("HTTP_HOST", "localhost")
         # Nearly all requests name one of a few hosts. Long names are not cached.
         is_known = self._is_known if len(host) <= _SHOWN_MAX else self._is_known.__wrapped__
-        return not is_known(host) or is_from_browser(environ)
+        return not (is_known(host) and environ.keys().isdisjoint(BROWSER_HEADERS))
 
     def check(self, environ: WSGIEnvironment) -> None:
         """Check that a request was not forged by a page of another origin.
@@ -348,12 +343,6 @@ _REFUSED: Final = (
     b'{"message":"the path of the request is not UTF-8, or contains a NUL","kind":"bad_request"}'
 )
 _HEADERS: Final = [("Content-Type", "application/json"), ("Content-Length", str(len(_REFUSED)))]
-
-
-def is_unusual(environ: WSGIEnvironment) -> bool:
-    """Whether the path of a request has characters beyond ASCII, or a NUL."""
-    path: str = environ["PATH_INFO"]
-    return not path.isascii() or "\x00" in path
 
 
 def refuse_path(

@@ -14,7 +14,7 @@ from lakebed.lake.model import PATH_BYTES_MAX
 from lakebed.lake.multipart.records import MultipartID, Target
 from lakebed.lake.repeats import Invocation
 from lakebed.server.http.bodies import Body as RawBody
-from lakebed.server.http.conditions import INVOCATION_HEADER, invocation_of, write_condition
+from lakebed.server.http.conditions import invocation_of, write_condition
 from lakebed.server.s3.environ import Environ, environ_key, parse_number
 from lakebed.server.s3.errors import ErrorCode, S3Error
 from lakebed.server.s3.payload import Payload, open_body
@@ -98,12 +98,12 @@ class S3Request:
                 ErrorCode.NOT_IMPLEMENTED,
                 f'If-None-Match of a write must be "*", not "{absent[:100]}"',
             )
-        return write_condition(self.header("If-Match"), absent)
+        return write_condition(self.environ)
 
     @property
     def invocation(self) -> Invocation | None:
         """The id shared by all attempts of this request, or None if the client sent none."""
-        return invocation_of(self.identity.unique_id, self.header(INVOCATION_HEADER))
+        return invocation_of(self.identity.unique_id, self.environ)
 
     def amount(self, parameter: str, most: int) -> int:
         """Return the requested number of items, by default and at most `most`.
