@@ -261,7 +261,10 @@ def _wire(prepared: PreparedRun) -> GarbageCollectionPrepareResponse:
 # Retention rules
 
 
-def _rules(request: ApiRequest, repository: RepositoryID) -> GarbageCollectionRules:
+@routes.add(GarbageAPI.old_rules, _GET_RULES)
+@routes.add(GarbageAPI.rules, _GET_RULES)
+def get_rules(request: ApiRequest, repository: RepositoryID) -> GarbageCollectionRules:
+    """Return the retention rules of the commit history."""
     found = request.services.reclaim.retention.find_rules(repository)
     if found is None:
         raise NoRules(repository)
@@ -274,46 +277,18 @@ def _rules(request: ApiRequest, repository: RepositoryID) -> GarbageCollectionRu
     )
 
 
-def _set(request: ApiRequest, repository: RepositoryID, body: GarbageCollectionRules) -> None:
+@routes.add(GarbageAPI.old_set_rules, _SET_RULES)
+@routes.add(GarbageAPI.set_rules, _SET_RULES)
+def set_rules(request: ApiRequest, repository: RepositoryID, body: GarbageCollectionRules) -> None:
+    """Replace the retention rules of the commit history."""
     branches = [BranchRule(rule.branch_id, rule.retention_days) for rule in body.branches or ()]
     rules = RetentionRules(body.default_retention_days, branches)
     request.services.reclaim.retention.set_rules(repository, rules)
 
 
-@routes.add(GarbageAPI.rules, _GET_RULES)
-def get_rules(request: ApiRequest, repository: RepositoryID) -> GarbageCollectionRules:
-    """Return the retention rules of the commit history."""
-    return _rules(request, repository)
-
-
-@routes.add(GarbageAPI.set_rules, _SET_RULES)
-def set_rules(request: ApiRequest, repository: RepositoryID, body: GarbageCollectionRules) -> None:
-    """Replace the retention rules of the commit history."""
-    _set(request, repository, body)
-
-
+@routes.add(GarbageAPI.old_delete_rules, _SET_RULES)
 @routes.add(GarbageAPI.delete_rules, _SET_RULES)
 def delete_rules(request: ApiRequest, repository: RepositoryID) -> None:
-    """Delete the rules: all commits are retained from now on."""
-    request.services.reclaim.retention.delete_rules(repository)
-
-
-@routes.add(GarbageAPI.old_rules, _GET_RULES)
-def old_get_rules(request: ApiRequest, repository: RepositoryID) -> GarbageCollectionRules:
-    """Return the retention rules of the commit history."""
-    return _rules(request, repository)
-
-
-@routes.add(GarbageAPI.old_set_rules, _SET_RULES)
-def old_set_rules(
-    request: ApiRequest, repository: RepositoryID, body: GarbageCollectionRules
-) -> None:
-    """Replace the retention rules of the commit history."""
-    _set(request, repository, body)
-
-
-@routes.add(GarbageAPI.old_delete_rules, _SET_RULES)
-def old_delete_rules(request: ApiRequest, repository: RepositoryID) -> None:
     """Delete the rules: all commits are retained from now on."""
     request.services.reclaim.retention.delete_rules(repository)
 

@@ -127,7 +127,10 @@ _READ_RULES: Final = Need("branches:GetBranchProtectionRules", f"arn:lakefs:fs::
 _SET_RULES: Final = Need("branches:SetBranchProtectionRules", f"arn:lakefs:fs:::{_ARN}")
 
 
-def _get_rules(request: ApiRequest, repository: RepositoryID) -> Reply:
+@routes.add(RepositoriesAPI.old_protection, _READ_RULES)
+@routes.add(RepositoriesAPI.protection, _READ_RULES)
+def get_protection(request: ApiRequest, repository: RepositoryID) -> Reply:
+    """Return the protection rules of branches; the ETag identifies their version."""
     found = request.services.catalog.refs.get_protection(repository)
     rules = [
         BranchProtectionRule(pattern=pattern, strict=pattern in found.strict or None)
@@ -136,13 +139,7 @@ def _get_rules(request: ApiRequest, repository: RepositoryID) -> Reply:
     return Reply(body=rules, headers={"ETag": f'"{found.version}"'})
 
 
-@routes.add(RepositoriesAPI.protection, (_READ_RULES,))
-def get_protection(request: ApiRequest, repository: RepositoryID) -> Reply:
-    """Return the protection rules of branches; the ETag identifies their version."""
-    return _get_rules(request, repository)
-
-
-@routes.add(RepositoriesAPI.set_protection, (_SET_RULES,))
+@routes.add(RepositoriesAPI.set_protection, _SET_RULES)
 def set_protection(
     request: ApiRequest, repository: RepositoryID, body: list[BranchProtectionRule]
 ) -> None:
@@ -176,19 +173,13 @@ def set_hooks_settings(request: ApiRequest, repository: RepositoryID, body: Hook
 # Deprecated paths of the same operations
 
 
-@routes.add(RepositoriesAPI.old_protection, (_READ_RULES,))
-def old_get_protection(request: ApiRequest, repository: RepositoryID) -> Reply:
-    """Return the protection rules of branches."""
-    return _get_rules(request, repository)
-
-
-@routes.add(RepositoriesAPI.may_protect, (_SET_RULES,))
+@routes.add(RepositoriesAPI.may_protect, _SET_RULES)
 def may_protect(request: ApiRequest, repository: RepositoryID) -> None:
     """Check whether the caller may change the protection rules."""
     request.services.catalog.repositories.get(repository)
 
 
-@routes.add(RepositoriesAPI.add_protection, (_SET_RULES,))
+@routes.add(RepositoriesAPI.add_protection, _SET_RULES)
 def add_protection(
     request: ApiRequest, repository: RepositoryID, body: BranchProtectionRule
 ) -> None:
@@ -196,7 +187,7 @@ def add_protection(
     request.services.catalog.refs.add_protection(repository, body.pattern, strict=body.strict)
 
 
-@routes.add(RepositoriesAPI.remove_protection, (_SET_RULES,))
+@routes.add(RepositoriesAPI.remove_protection, _SET_RULES)
 def remove_protection(
     request: ApiRequest, repository: RepositoryID, body: BranchProtectionRule
 ) -> None:
