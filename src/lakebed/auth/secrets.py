@@ -67,11 +67,7 @@ class ServerKeys:
 
     @classmethod
     def derive(cls, server_secret: bytes) -> Self:
-        """Derive the keys from the server's secret; slow on purpose, so call it once per process.
-
-        Raises:
-            AuthInvalid: The secret is too short.
-        """
+        """Derive the keys from the server's secret; slow on purpose: call it once per process."""
         if len(server_secret) < _SERVER_SECRET_BYTES_MIN:
             raise AuthInvalid(
                 f"the server's secret needs at least {_SERVER_SECRET_BYTES_MIN} bytes"
@@ -117,11 +113,7 @@ def _bound(access_key_id: AccessKeyID, owner: UniqueID) -> bytes:
 
 
 def check_access_key_id(access_key_id: str) -> str:
-    """Return the id of an access key if valid.
-
-    Raises:
-        InvalidName: The id is not valid.
-    """
+    """Return the id of an access key if valid."""
     if not is_access_key_id(access_key_id):
         raise InvalidName(
             f"invalid access key id {access_key_id!r}: use 3 to 128 letters, digits, hyphens and"
@@ -138,11 +130,7 @@ def same_secret(one: str, other: str) -> bool:
 
 
 def check_secret(secret: str) -> str:
-    """Return a chosen secret if valid.
-
-    Raises:
-        AuthInvalid: The secret is too short or too long, or not ASCII.
-    """
+    """Return a chosen secret if valid."""
     if not _SECRET_CHARACTERS_MIN <= len(secret) <= _SECRET_CHARACTERS_MAX or not secret.isascii():
         raise AuthInvalid(
             f"a secret access key must have {_SECRET_CHARACTERS_MIN} to {_SECRET_CHARACTERS_MAX}"
@@ -192,11 +180,7 @@ class Throttle:
         self._unknown: _Buckets = LRU(runtime, cost_max=_REMEMBERED_MAX)
 
     def check(self, access_key_id: str, client: str) -> None:
-        """Refuse a login with a key from an address after too many failures of the pair.
-
-        Raises:
-            TooManyLogins: Do not check the secret.
-        """
+        """Refuse a login with a key from an address after too many failures of the pair."""
         if not (self._known.cost or self._unknown.cost):
             return
         network = _network_of(client)

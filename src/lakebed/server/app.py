@@ -58,11 +58,7 @@ def create(settings: ServerSettings) -> WSGIApplication:
 
 
 def begin_tracing(settings: TracingSettings) -> BeginSpan | None:
-    """Turn tracing on in this process if configured; return the function that starts spans.
-
-    Raises:
-        MissingExtraError: the extra is not installed.
-    """
+    """Turn tracing on in this process if configured; return the function that starts spans."""
     if settings.endpoint is None:
         return None
     try:

@@ -195,9 +195,6 @@ def _read_small_body(request: ApiRequest, *, is_open: bool) -> bytes:
     """Return the body of a request, of type JSON.
 
     Browsers send bodies of other types for pages of other origins without a preflight request.
-
-    Raises:
-        NotJSON: the body has another type.
     """
     environ = request.environ
     if "HTTP_TRANSFER_ENCODING" in environ or environ.get("CONTENT_LENGTH") not in {None, "", "0"}:

@@ -51,11 +51,7 @@ class ApiRequest:
 
 
 def one_of(value: str, allowed: Iterable[str], what: str) -> str:
-    """Return `value`, which must be in `allowed`.
-
-    Raises:
-        BadRequest: the value is not allowed.
-    """
+    """Return `value`, which must be in `allowed`."""
     known = list(allowed)
     if value not in known:
         choices = ", ".join(f"'{each}'" for each in known)
@@ -64,11 +60,7 @@ def one_of(value: str, allowed: Iterable[str], what: str) -> str:
 
 
 def as_key(path: str, what: str = "path") -> bytes:
-    """Return the key of an object's path.
-
-    Raises:
-        BadRequest: the path is invalid.
-    """
+    """Return the key of an object's path."""
     if not path:
         raise BadRequest(f"{what} must not be empty")
     if "\x00" in path:

@@ -289,11 +289,7 @@ class Admission:
         record.slot = _RequestSlot(holder, slots, for_body, self._hooks, self._memory, slots)
 
     def while_signing_in(self) -> AbstractContextManager[None]:
-        """Hold a slot for sign-ins meanwhile, if this is a request without a slot.
-
-        Raises:
-            Overloaded: the wait timed out.
-        """
+        """Hold a slot for sign-ins meanwhile, if this is a request without a slot."""
         record = current_record()
         if record is None or record.slot is not None:
             return nullcontext()
@@ -323,11 +319,7 @@ class _RequestSlot:
 
     @contextmanager
     def while_reading(self, size: int) -> Iterator[None]:
-        """Exchange a slot for work for one for bodies meanwhile; take memory until the end.
-
-        Raises:
-            Overloaded: no memory, or no slot for bodies or, afterwards, for work became free.
-        """
+        """Exchange a slot for work for one for bodies meanwhile; take memory until the end."""
         if self.for_body is not self.slots:
             self._leave()
         self.memory.take(size, self.holder)
@@ -342,11 +334,7 @@ class _RequestSlot:
 
     @contextmanager
     def while_waiting(self) -> Iterator[None]:
-        """Hold a slot for hooks instead, so that slow hooks do not block other requests.
-
-        Raises:
-            Overloaded: no slot for hooks or, afterwards, for work became free.
-        """
+        """Hold a slot for hooks instead, so that slow hooks do not block other requests."""
         self._leave()
         self._take(self.for_hooks)
         yield

@@ -79,11 +79,7 @@ def actor_of(
 
 
 def token_of(environ: WSGIEnvironment) -> str | None:
-    """Return the token of a request; the cookie counts only without an ``Authorization`` header.
-
-    Raises:
-        ForeignPage: a page of another origin may have made a browser send the cookie.
-    """
+    """Return the token of a request; the cookie counts only without an ``Authorization`` header."""
     header: str | None = environ.get("HTTP_AUTHORIZATION")
     if header is None:
         token = falcon.Request(environ).cookies.get(COOKIE)

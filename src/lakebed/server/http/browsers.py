@@ -120,11 +120,7 @@ def _referring_page(environ: WSGIEnvironment) -> str | None:
 
 
 def check_cookie(environ: WSGIEnvironment) -> None:
-    """Check that a request with the login cookie comes from a page of this server.
-
-    Raises:
-        ForeignPage: the request changes state, and no header shows a page of this server.
-    """
+    """Check that a request with the login cookie comes from a page of this server."""
     if environ["REQUEST_METHOD"] in _SAFE_METHODS or sender_of(environ) is Sender.OWN_PAGE:
         return
     raise ForeignPage(
@@ -134,21 +130,13 @@ def check_cookie(environ: WSGIEnvironment) -> None:
 
 
 def check_password(environ: WSGIEnvironment) -> None:
-    """Check that no page of another origin uses the password that a browser stores for the server.
-
-    Raises:
-        ForeignPage: a page of another origin sent the request, which changes state.
-    """
+    """Check that no page of another origin uses the password that a browser stores."""
     if environ["REQUEST_METHOD"] not in _SAFE_METHODS:
         check_page(environ)
 
 
 def check_page(environ: WSGIEnvironment) -> None:
-    """Check that a request was not sent by a page of another origin.
-
-    Raises:
-        ForeignPage: a page of another origin sent the request.
-    """
+    """Check that a request was not sent by a page of another origin."""
     if sender_of(environ) is Sender.OTHER_PAGE:
         raise ForeignPage(
             f"cross-origin requests are refused: {_origin_text(environ)};"
@@ -176,13 +164,8 @@ class BrowserGuard:
     ) -> None:
         """Create the guard of a server.
 
-        Args:
-            keys_are_known: returns whether the server accepts the well-known keys now; None: never.
-            host: the address to listen at.
-            domain: the domain of the S3 gateway, whose subdomains are buckets.
-            api_path: the prefix of the API's paths.
-            objects_path: the prefix of the paths of objects.
-            objects_origin: the origin that serves only objects, if configured.
+        `keys_are_known` returns whether the server accepts the well-known keys now; None: never.
+        `domain` is that of the S3 gateway, whose subdomains are buckets.
         """
         self._keys_are_known = keys_are_known
         self._names = frozenset({"localhost", host.lower(), domain.lower()})
@@ -206,22 +189,14 @@ class BrowserGuard:
         return not (is_known(host) and environ.keys().isdisjoint(BROWSER_HEADERS))
 
     def check(self, environ: WSGIEnvironment) -> None:
-        """Check that a request was not forged by a page of another origin.
-
-        Raises:
-            BrowserRefused: the request may be forged.
-        """
+        """Check that a request was not forged by a page of another origin."""
         refusal = self._refusal_reason(environ)
         # Asked last: `keys_are_known` reads the store.
         if refusal is not None and self._keys_are_known is not None and self._keys_are_known():
             raise refusal
 
     def check_origin(self, environ: WSGIEnvironment) -> None:
-        """Check that objects, and all other paths, are requested from the origin that serves them.
-
-        Raises:
-            WrongOrigin: the path belongs to the other origin.
-        """
+        """Check that objects, and all other paths, are requested from their origin."""
         assert self._objects_origin is not None, "objects have an origin of their own"
         is_object = environ["PATH_INFO"].startswith(self._objects_path)
         if is_object and not _is_own(self._objects_origin, environ):
