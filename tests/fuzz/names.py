@@ -63,7 +63,9 @@ def names_of_users(text: str) -> None:
     if attempt(InvalidAuthName, check_name, "user", text) is not None:
         assert "/" not in text
         text.encode()
-    assert (attempt(InvalidAuthName, check_access_key_id, text) is None) != is_access_key_id(text)
+    assert (attempt(InvalidAuthName, check_access_key_id, text) is None) != bool(
+        is_access_key_id(text)
+    )
 
 
 ADDRESS_WORDS: Final = [

@@ -3,7 +3,14 @@
 import pytest
 
 from lakebed.auth import Identity, KeyPair
-from lakebed.server.http.admission import Admission, FairPool, Holder, Overloaded, share_of
+from lakebed.server.http.admission import (
+    ANONYMOUS,
+    Admission,
+    FairPool,
+    Holder,
+    Overloaded,
+    share_of,
+)
 from lakebed.server.http.request import RequestRecord
 from lakebed.server.settings import LimitSettings
 from tests.server.kit import ADMIN, Server, server
@@ -192,8 +199,8 @@ def taken(world: Server, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, Hol
     return found
 
 
-ADDRESS = ("", "unknown")
-SIGNED_IN = ("admin", "")
+ADDRESS = (("", "unknown"), ANONYMOUS)
+SIGNED_IN = (("admin", ""),)
 
 
 def test_a_request_takes_one_slot_for_who_makes_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -251,7 +258,7 @@ def test_invented_credentials_hold_up_each_other_alone() -> None:
         new = world.services.auth.credentials.create("admin")
         assert world.call("GET", "/repositories").status_code == 200  # its credentials are cached
         pool = world.services.admission._sign_ins
-        held = [("", f"192.0.2.{number}") for number in range(pool._share)]
+        held = [(("", f"192.0.2.{number}"), ANONYMOUS) for number in range(pool._share)]
         for address in held:
             pool.take(1, address)
         unknown = KeyPair(access_key_id="AKIAUNKNOWN", secret_access_key="a-secret")

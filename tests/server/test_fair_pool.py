@@ -10,11 +10,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakebed.server.http.admission import FairPool, Holder, WaitLimit, share_of
+from lakebed.server.http.admission import ANONYMOUS, FairPool, Holder, WaitLimit, share_of
 from tests.kit.served import eventually
 
-ADA, BOB, EVE, ZOE = ("ada", ""), ("bob", ""), ("eve", ""), ("zoe", "")
-STRANGER = ("", "192.0.2.1")
+ADA, BOB, EVE, ZOE = (((name, ""),) for name in ("ada", "bob", "eve", "zoe"))
+
+
+def stranger(number: int) -> Holder:
+    return ("", f"192.0.2.{number}"), ANONYMOUS
+
+
+STRANGER = stranger(1)
 
 
 class Refused(Exception):
@@ -153,13 +159,13 @@ def test_strangers_of_many_addresses_do_not_get_all_seats() -> None:
     with scene(capacity=1, seats=4) as it:
         it.pool.take(1, BOB)
         for number in range(share_of(4)):
-            it.take_later(str(number), ("", f"192.0.2.{number}"))
+            it.take_later(str(number), stranger(number))
         with pytest.raises(Refused):
-            it.pool.take(1, ("", "192.0.2.99"))
+            it.pool.take(1, stranger(99))
         it.take_later("eve", EVE)
         it.give_back(BOB, serves=1)
         for number in range(share_of(4)):
-            it.give_back(("", f"192.0.2.{number}"), serves=1)
+            it.give_back(stranger(number), serves=1)
 
 
 @given(st.lists(st.tuples(st.sampled_from([ADA, BOB, EVE, STRANGER]), st.integers(1, 5))))

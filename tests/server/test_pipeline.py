@@ -15,7 +15,7 @@ from lakebed.server.app import build
 from lakebed.server.http import logs, metrics
 from lakebed.server.http.browsers import SAFE_HEADERS
 from lakebed.server.http.pipeline import Pipeline, Step
-from lakebed.server.http.request import RequestRecord, current_record, leave_record
+from lakebed.server.http.request import RequestRecord, bind_record, current_record
 from lakebed.server.settings import LoggingSettings
 from tests.server.kit import opened
 
@@ -55,7 +55,7 @@ def plain(environ: WSGIEnvironment, start: StartResponse) -> Iterable[bytes]:
 @pytest.fixture(autouse=True)
 def outside_of_requests() -> None:
     """No request is under way, also where a test before left an answer half read."""
-    leave_record()
+    bind_record(None)
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from lakebed.server.http.refusals import (
     Refusal,
     RefusalLog,
 )
-from lakebed.server.http.request import begin_record, leave_record
+from lakebed.server.http.request import RequestRecord, bind_record
 from tests.server.kit import server
 
 
@@ -102,12 +102,12 @@ def test_every_one_is_counted_with_the_client_of_its_request(
 ) -> None:
     before = counted("forged_host")
     caplog.set_level(logging.WARNING)
-    begin_record("GET", "/", client="192.0.2.7", given_id=None)
+    bind_record(RequestRecord("id", "GET", "/", 0.0, client="192.0.2.7"))
     try:
         for _ in range(50):
             refusals.count(Refusal.FORGED_HOST, "the host is evil.example")
     finally:
-        leave_record()
+        bind_record(None)
     assert counted("forged_host") == before + 50
     assert caplog.records[0].__dict__["fields"]["client"] == "192.0.2.7"
 

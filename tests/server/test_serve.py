@@ -1,9 +1,10 @@
 """The server for developers shows the spans and the profile of a request."""
 
 import io
+import time
 
 from lakebed.base import tracing
-from lakebed.server.http.request import begin_record, leave_record
+from lakebed.server.http.request import RequestRecord, bind_record
 from lakebed.testing.serve import Requests, newest_change, start_span
 
 
@@ -19,7 +20,8 @@ def put() -> None:
 
 def shown(profiled: str | None) -> list[str]:
     output = io.StringIO()
-    record = begin_record("POST", "/objects", client="127.0.0.1", given_id=None)
+    record = RequestRecord("id", "POST", "/objects", time.monotonic(), client="127.0.0.1")
+    bind_record(record)
     tracing.turn_on(start_span)
     try:
         leave = Requests(profiled, output).begin({}, record)
@@ -28,7 +30,7 @@ def shown(profiled: str | None) -> list[str]:
         leave()
     finally:
         tracing.turn_off()
-        leave_record()
+        bind_record(None)
     put()  # of no request
     record.operation, record.status = "uploadObject", 201
     record.end()

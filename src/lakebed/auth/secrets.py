@@ -49,7 +49,8 @@ _SIGNING_KEY_BYTES: Final = 64  # length of the longest digest for tokens
 _NONCE_BYTES: Final = 12
 _SERVER_SECRET_BYTES_MIN: Final = 16
 
-_ACCESS_KEY: Final = re.compile(r"[A-Za-z0-9_-]{3,128}")
+is_access_key_id: Final = re.compile(r"[A-Za-z0-9_-]{3,128}").fullmatch
+"""Tells whether an access key can have this id."""
 _BASE32: Final = "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567"
 _ACCESS_KEY_DRAWN: Final = 14
 _SECRET_BYTES: Final = 30
@@ -66,11 +67,7 @@ class ServerKeys:
 
     @classmethod
     def derive(cls, server_secret: bytes) -> Self:
-        """Derive the keys from the server's secret; slow on purpose, so call it once per process.
-
-        Raises:
-            AuthInvalid: The secret is too short.
-        """
+        """Derive the keys from the server's secret; slow on purpose: call it once per process."""
         if len(server_secret) < _SERVER_SECRET_BYTES_MIN:
             raise AuthInvalid(
                 f"the server's secret needs at least {_SERVER_SECRET_BYTES_MIN} bytes"
@@ -115,17 +112,8 @@ def _bound(access_key_id: AccessKeyID, owner: UniqueID) -> bytes:
     return f"{access_key_id}\x00{owner}".encode()
 
 
-def is_access_key_id(access_key_id: str) -> bool:
-    """Return whether an access key can have this id."""
-    return _ACCESS_KEY.fullmatch(access_key_id) is not None
-
-
 def check_access_key_id(access_key_id: str) -> str:
-    """Return the id of an access key if valid.
-
-    Raises:
-        InvalidName: The id is not valid.
-    """
+    """Return the id of an access key if valid."""
     if not is_access_key_id(access_key_id):
         raise InvalidName(
             f"invalid access key id {access_key_id!r}: use 3 to 128 letters, digits, hyphens and"
@@ -142,11 +130,7 @@ def same_secret(one: str, other: str) -> bool:
 
 
 def check_secret(secret: str) -> str:
-    """Return a chosen secret if valid.
-
-    Raises:
-        AuthInvalid: The secret is too short or too long, or not ASCII.
-    """
+    """Return a chosen secret if valid."""
     if not _SECRET_CHARACTERS_MIN <= len(secret) <= _SECRET_CHARACTERS_MAX or not secret.isascii():
         raise AuthInvalid(
             f"a secret access key must have {_SECRET_CHARACTERS_MIN} to {_SECRET_CHARACTERS_MAX}"
@@ -196,12 +180,8 @@ class Throttle:
         self._unknown: _Buckets = LRU(runtime, cost_max=_REMEMBERED_MAX)
 
     def check(self, access_key_id: str, client: str) -> None:
-        """Refuse a login with a key from an address after too many failures of the pair.
-
-        Raises:
-            TooManyLogins: Do not check the secret.
-        """
-        if not self._known and not self._unknown:
+        """Refuse a login with a key from an address after too many failures of the pair."""
+        if not (self._known.cost or self._unknown.cost):
             return
         network = _network_of(client)
         bucket = self._known.get((access_key_id, network))

@@ -176,11 +176,7 @@ class AuthService:
 
     @traced("auth.secret_for")
     def secret_for(self, access_key_id: str) -> tuple[Identity, str]:
-        """Return the owner of an access key, and its secret to verify a signature.
-
-        Raises:
-            AuthenticationFailed: The access key does not exist.
-        """
+        """Return the owner of an access key, and its secret to verify a signature."""
         if not is_access_key_id(access_key_id):  # may be long, and failures are cached by key
             raise AuthenticationFailed("access key (not shown) is unknown")
         return self._known.get(access_key_id)
@@ -193,12 +189,7 @@ class AuthService:
     def login(
         self, access_key_id: str, secret_access_key: str, *, client: str | None = None
     ) -> tuple[Token, int]:
-        """Return a token for the owner of an access key, and its expiry time (seconds since 1970).
-
-        Raises:
-            AuthenticationFailed: The access key or its secret is wrong.
-            TooManyLogins: As in `authenticate`.
-        """
+        """Return a token for the owner of an access key, and its expiry in seconds since 1970."""
         identity = self.authenticate(access_key_id, secret_access_key, client=client)
         key = AccessKeyID(access_key_id)
         return self._tokens.issue(identity.user_id, identity.unique_id, key)
@@ -253,7 +244,8 @@ class AuthService:
         """
         rules = self._rules.get((identity.user_id, identity.unique_id))
         for permission in (first, *rest):
-            if not rules.is_granted(permission, context):
+            is_granted = rules.resource_filter(permission.action, context)
+            if not is_granted(permission.resource):
                 raise Denied(identity.user_id, permission.action, permission.resource)
 
     def resource_filter(
@@ -274,11 +266,7 @@ class AuthService:
     def effective_policies(
         self, user: str, *, prefix: str = "", after: str = "", amount: int = 100
     ) -> AuthPage[Policy]:
-        """Return the distinct policies of a user and its groups, ordered by name.
-
-        Raises:
-            UserNotFound: The user does not exist.
-        """
+        """Return the distinct policies of a user and its groups, ordered by name."""
         unique_id = self.users.get(user).unique_id
         by_name = {policy.id: policy for policy in self._effective(user, unique_id)}
         names = sorted(name for name in by_name if name.startswith(prefix) and name > after)

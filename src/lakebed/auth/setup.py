@@ -113,14 +113,7 @@ class Setup:
         return record is not None and record.message.finished
 
     def run(self, user: str, given: KeyPair | None, *, email: str) -> NewCredential:
-        """Create the first groups and policies, and an administrator with an access key.
-
-        Raises:
-            InvalidName: The name or the given access key id is not valid.
-            AuthInvalid: The given secret is not valid.
-            AlreadySetUp: Another process has finished the setup.
-            OutcomeUnknown: The setup may have succeeded. If not, another call can finish it.
-        """
+        """Create the first groups and policies, and an administrator with an access key."""
         check_name("user", user)
         credential = self._credentials.generate(UserID(user), given)
         for _ in range(TRIES):
@@ -139,11 +132,7 @@ class Setup:
         raise AuthTooManyTries("setting up the installation", TRIES)
 
     def _wait_for_others(self) -> Record[pb.Setup] | None:
-        """Return the record of an unfinished attempt, or None if none has begun.
-
-        Raises:
-            AlreadySetUp: An attempt has finished.
-        """
+        """Return the record of an unfinished attempt, or None if none has begun."""
         found = self._record.find(SETUP_NAME)
         since = self._runtime.monotonic()
         while found is not None:
@@ -189,11 +178,7 @@ class Setup:
         return _Attempt(message=message, version=version, email=email, credential=credential)
 
     def _carry_out(self, attempt: _Attempt) -> None:
-        """Do steps 2 to 5.
-
-        Raises:
-            _Replaced: Another attempt took over.
-        """
+        """Do steps 2 to 5."""
         for old in attempt.message.replaced:
             self._users.delete_creation(old.user, UniqueID(old.unique_id))
         groups = self._write_base(attempt)

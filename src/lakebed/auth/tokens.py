@@ -72,11 +72,7 @@ class Tokens:
         return Token(jwt.encode(claims, self._key, algorithm=_SIGNED_WITH)), expires_at
 
     def verify(self, token: str) -> TokenClaims:
-        """Return the claims of a token that this installation signed and that has not expired.
-
-        Raises:
-            AuthenticationFailed: Another installation signed the token, or it has expired.
-        """
+        """Return the claims of a token that this installation signed and that has not expired."""
         if len(token) > _BYTES_MAX:
             raise AuthenticationFailed(NOT_OURS)
         try:

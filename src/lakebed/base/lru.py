@@ -20,12 +20,8 @@ class LRU(Generic[KeyT, ValueT]):
         self._cost_max = cost_max
         self._lock = runtime.lock()
         self._entries: OrderedDict[KeyT, tuple[ValueT, int]] = OrderedDict()
-        self._cost = 0
-
-    @property
-    def cost(self) -> int:
+        self.cost = 0
         """Total cost of the cached values."""
-        return self._cost
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -49,8 +45,8 @@ class LRU(Generic[KeyT, ValueT]):
             if cost > self._cost_max:
                 return
             self._entries[key] = value, cost
-            self._cost += cost
-            while self._cost > self._cost_max:
+            self.cost += cost
+            while self.cost > self._cost_max:
                 self._drop(next(iter(self._entries)))
 
     def pop(self, key: KeyT) -> ValueT | None:
@@ -63,5 +59,5 @@ class LRU(Generic[KeyT, ValueT]):
         if entry is None:
             return None
         value, cost = entry
-        self._cost -= cost
+        self.cost -= cost
         return value

@@ -22,7 +22,7 @@ from lakebed.server.api.operations import ROUTES
 from lakebed.server.hook_calls import HookCalls
 from lakebed.server.http import browsers
 from lakebed.server.http.admission import Admission
-from lakebed.server.http.browsers import is_unusual, refuse_path
+from lakebed.server.http.browsers import refuse_path
 from lakebed.server.http.errors import error_answer
 from lakebed.server.http.pipeline import Act, BeginSpan, Pipeline, Step
 from lakebed.server.http.presigned import PART_PATH, PATH, PresignedHandler, URLSigner
@@ -58,11 +58,7 @@ def create(settings: ServerSettings) -> WSGIApplication:
 
 
 def begin_tracing(settings: TracingSettings) -> BeginSpan | None:
-    """Turn tracing on in this process if configured; return the function that starts spans.
-
-    Raises:
-        MissingExtraError: the extra is not installed.
-    """
+    """Turn tracing on in this process if configured; return the function that starts spans."""
     if settings.endpoint is None:
         return None
     try:
@@ -175,7 +171,7 @@ def build(services: Services, begin_span: BeginSpan | None = None) -> Pipeline:
         # clients read errors in XML.
         Step("S3", gateway.answer, gateway.applies),
         # Paths that are not UTF-8 or contain a NUL: later steps never see them.
-        Step("path", refuse_path, is_unusual),
+        Step("path", refuse_path),
         # Headers of a browser or an unknown host, on servers that accept the well-known keys.
         Step("browser", _refusing(guard.check), guard.applies),
         # The origin of objects, if configured.

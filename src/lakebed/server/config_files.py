@@ -62,11 +62,7 @@ def read(
     environment: Mapping[str, str],
     flags: Mapping[str, object] | None = None,
 ) -> ServerSettings:
-    """Return the settings like `load`, without the checks against each other.
-
-    Raises:
-        SettingsError: the file cannot be read, a key is unknown, or a value is of the wrong type.
-    """
+    """Return the settings like `load`, without the checks against each other."""
     sources = _Sources()
     if file is not None:
         sources.add_file(file)

@@ -95,11 +95,7 @@ def restrict_access(folder: Path) -> None:
 
 
 def create_key(folder: Path) -> None:
-    """Create a random secret key for an installation, unless it has one.
-
-    Raises:
-        CannotStart: the folder is not writable.
-    """
+    """Create a random secret key for an installation, unless it has one."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         draft = folder / f".secret.key.{secrets.token_hex(4)}"

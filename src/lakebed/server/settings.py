@@ -157,11 +157,7 @@ class AuthSettings:
     """A file with the key, instead."""
 
     def key(self) -> bytes:
-        """Return the key.
-
-        Raises:
-            SettingsError: the key is missing or too short.
-        """
+        """Return the key."""
         if self.secret_key_file is None:
             if self.secret_key is None:
                 raise SettingsError(["auth.secret_key is missing: set it, or auth.secret_key_file"])

@@ -1,7 +1,5 @@
 """Runs of hooks."""
 
-# mypy: disable-error-code="empty-body"
-
 from datetime import datetime
 from typing import Annotated
 

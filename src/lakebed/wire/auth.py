@@ -1,7 +1,5 @@
 """Users, groups, policies, and credentials."""
 
-# mypy: disable-error-code="empty-body"
-
 from msgspec import field
 
 from lakebed.wire.base import Page, PageQuery, Wire

@@ -1,7 +1,5 @@
 """Facts about a server, its setup, and logging in."""
 
-# mypy: disable-error-code="empty-body"
-
 from typing import Any
 
 from msgspec import Struct, field

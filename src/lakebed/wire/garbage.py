@@ -1,7 +1,5 @@
 """Garbage collection: preparing runs, their lease, rules of retention, unfinished uploads."""
 
-# mypy: disable-error-code="empty-body"
-
 from datetime import datetime
 from typing import Annotated, Any
 

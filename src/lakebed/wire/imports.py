@@ -1,7 +1,5 @@
 """Imports of existing objects."""
 
-# mypy: disable-error-code="empty-body"
-
 from datetime import datetime
 from typing import Literal
 

@@ -1,7 +1,5 @@
 """Files of committed metadata, and symlinks."""
 
-# mypy: disable-error-code="empty-body"
-
 from lakebed.wire.base import Wire
 from lakebed.wire.calls import Resource, call
 

@@ -1,7 +1,5 @@
 """Objects: upload, download, stat, list, delete, copy, and previews."""
 
-# mypy: disable-error-code="empty-body"
-
 from typing import Annotated, Final
 
 from msgspec import Meta, Raw, Struct, field

@@ -1,7 +1,5 @@
 """Pull requests."""
 
-# mypy: disable-error-code="empty-body"
-
 from datetime import datetime
 from typing import Annotated
 

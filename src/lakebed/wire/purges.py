@@ -1,7 +1,5 @@
 """Purges of objects, and data left by deleted repositories."""
 
-# mypy: disable-error-code="empty-body"
-
 from datetime import datetime
 from typing import Annotated
 

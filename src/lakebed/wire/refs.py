@@ -1,7 +1,5 @@
 """Branches, tags, commits, merges, and differences between refs."""
 
-# mypy: disable-error-code="empty-body"
-
 from datetime import datetime
 from typing import Annotated
 

@@ -1,7 +1,5 @@
 """Repositories, their settings, and dumps of their refs."""
 
-# mypy: disable-error-code="empty-body"
-
 from datetime import datetime
 from typing import Annotated
 

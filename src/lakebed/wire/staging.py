@@ -1,7 +1,5 @@
 """Objects whose bytes do not pass through the server: addresses, links, presigned parts."""
 
-# mypy: disable-error-code="empty-body"
-
 from msgspec import field
 
 from lakebed.wire.base import Force, Seconds, Size, Wire

@@ -20,7 +20,7 @@ from lakebed.auth import KeyPair
 from lakebed.base.errors import LakebedError
 from lakebed.engine.model import BranchID, RepositoryID
 from lakebed.server.http import refusals
-from lakebed.server.http.admission import Admission, FairPool, Holder, Overloaded
+from lakebed.server.http.admission import ANONYMOUS, Admission, FairPool, Holder, Overloaded
 from lakebed.server.http.refusals import RefusalLog
 from lakebed.server.s3.errors import ErrorCode
 from lakebed.server.s3.metadata import metadata_headers
@@ -403,7 +403,7 @@ def test_a_request_takes_one_slot_for_who_signed_it(
     assert gate.ask("GET", "/").status == 200
     unknown = KeyPair(access_key_id="AKIAUNKNOWN2", secret_access_key="a-secret")
     assert gate.ask("GET", "/", pair=unknown).status == 403
-    assert slots == [("admin", ""), ("", "unknown")]
+    assert slots == [(("admin", ""),), (("", "unknown"), ANONYMOUS)]
     monkeypatch.setattr(Admission, "admit", refuse)
     assert gate.ask("GET", "/").code == "SlowDown"
 

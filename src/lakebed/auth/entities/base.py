@@ -51,7 +51,14 @@ _LOGGER: Final = logging.getLogger(__name__)
 
 
 class Entities(ABC, Generic[MessageT, EntityT]):
-    """The records of one kind: all users, all groups or all policies."""
+    """The records of one kind: all users, all groups or all policies.
+
+    Raises:
+        AuthNotFound: The entity does not exist, or is being deleted.
+        InvalidName: The name of a new entity is not valid.
+        AlreadyExists: The name of a new entity is taken.
+        OutcomeUnknown: The write may have been done.
+    """
 
     noun: ClassVar[str]
 
@@ -80,11 +87,7 @@ class Entities(ABC, Generic[MessageT, EntityT]):
         """Return the error for a missing entity."""
 
     def get(self, name: str) -> EntityT:
-        """Return an entity.
-
-        Raises:
-            AuthNotFound: The entity does not exist.
-        """
+        """Return an entity."""
         return self.entity(name, self.live(name).message)
 
     def list(self, *, prefix: str = "", after: str = "", amount: int = 100) -> AuthPage[EntityT]:
@@ -123,22 +126,14 @@ class Entities(ABC, Generic[MessageT, EntityT]):
         raise AuthTooManyTries(f"deleting {self.noun} {name}", TRIES)
 
     def delete_creation(self, name: str, unique_id: UniqueID) -> None:
-        """Delete an entity if it still has this unique id.
-
-        Raises:
-            OutcomeUnknown: The entity may have been deleted.
-        """
+        """Delete an entity if it still has this unique id."""
         record = self._find(name)
         if record is not None and record.message.unique_id == unique_id:
             with suppress(PredicateFailed):  # changed or deleted meanwhile
                 self._delete(record)
 
     def live(self, name: str) -> Record[MessageT]:
-        """Return the record of an entity.
-
-        Raises:
-            AuthNotFound: The entity does not exist, or is being deleted.
-        """
+        """Return the record of an entity."""
         record = self._find(name)
         if record is None or record.message.deleting:
             raise self.missing(name)
@@ -157,13 +152,7 @@ class Entities(ABC, Generic[MessageT, EntityT]):
         return found
 
     def _create(self, name: str, message: MessageT) -> EntityT:
-        """Write the first record of an entity.
-
-        Raises:
-            InvalidName: The name is not valid.
-            AlreadyExists: The name is taken.
-            OutcomeUnknown: The entity may have been created.
-        """
+        """Write the first record of an entity."""
         self._write_first(name, message)
         _LOGGER.info("%s %s was created", self.noun, name)
         return self.entity(name, message)

@@ -53,7 +53,16 @@ _DRAWN_PREFIX: Final = "AKIA"
 
 
 class AccessKeys:
-    """The access keys of all users."""
+    """The access keys of all users.
+
+    Raises:
+        UserNotFound: The user does not exist, or was deleted.
+        CredentialNotFound: The user has no such access key.
+        InvalidName, AuthInvalid: The given access key id, or its secret, is not valid.
+        AlreadyExists: The given access key id is taken.
+        AuthenticationFailed: The access key of a `lookup` is unknown, or its user was deleted.
+        OutcomeUnknown: The write may have been done.
+    """
 
     def __init__(
         self, store: Store, runtime: Runtime, users: Users, box: SecretBox, *, changed: Changed
@@ -66,14 +75,7 @@ class AccessKeys:
         self._index = Records(store, USER_CREDENTIALS, AUTH)
 
     def create(self, user: str, given: KeyPair | None = None) -> NewCredential:
-        """Create an access key for a user; only this call returns its secret.
-
-        Raises:
-            UserNotFound: The user does not exist.
-            InvalidName: The given access key id is not valid.
-            AlreadyExists: The given access key id is taken.
-            OutcomeUnknown: The access key may have been created.
-        """
+        """Create an access key for a user; only this call returns its secret."""
         unique_id = UniqueID(self._users.live(user).message.unique_id)
         new = self.generate(UserID(user), given)
         predicate = self._free(new.access_key_id)
@@ -87,11 +89,7 @@ class AccessKeys:
     def list(
         self, user: str, *, prefix: str = "", after: str = "", amount: int = 100
     ) -> AuthPage[Credential]:
-        """Return the access keys of a user, ordered by id.
-
-        Raises:
-            UserNotFound: The user does not exist.
-        """
+        """Return the access keys of a user, ordered by id."""
         unique_id = UniqueID(self._users.live(user).message.unique_id)
         begin = pair_prefix(user)
         lines = self._index.scan(
@@ -111,32 +109,17 @@ class AccessKeys:
         return page
 
     def get(self, user: str, access_key_id: str) -> Credential:
-        """Return an access key of a user.
-
-        Raises:
-            UserNotFound: The user does not exist.
-            CredentialNotFound: The user has no such access key.
-        """
+        """Return an access key of a user."""
         return _credential(self._line(user, access_key_id))
 
     def delete(self, user: str, access_key_id: str) -> None:
-        """Delete an access key of a user.
-
-        Raises:
-            UserNotFound: The user does not exist.
-            CredentialNotFound: The user has no such access key.
-            OutcomeUnknown: The access key may have been deleted.
-        """
+        """Delete an access key of a user."""
         line = self._line(user, access_key_id)
         self._remove(line, access_key_id)
         _LOGGER.info("access key %s of user %s was deleted", access_key_id, user)
 
     def lookup(self, access_key_id: str) -> tuple[Identity, str]:
-        """Return the owner of an access key, and its secret.
-
-        Raises:
-            AuthenticationFailed: The access key does not exist, or its user was deleted.
-        """
+        """Return the owner of an access key, and its secret."""
         record = self._find(access_key_id)
         if record is None:
             raise AuthenticationFailed(f"access key {_shown(access_key_id)} is unknown")
@@ -161,12 +144,7 @@ class AccessKeys:
                 self._remove(line, split_pair(line.name)[1])
 
     def generate(self, user: UserID, given: KeyPair | None) -> NewCredential:
-        """Return a new access key, without storing it.
-
-        Raises:
-            InvalidName: The given access key id is not valid.
-            AuthInvalid: The given secret is not valid.
-        """
+        """Return a new access key, without storing it."""
         if given is None:
             access_key_id, secret = new_access_key_id(self._runtime), new_secret(self._runtime)
         else:
@@ -205,11 +183,7 @@ class AccessKeys:
         return line
 
     def _free(self, access_key_id: AccessKeyID) -> Predicate:
-        """Return the predicate for writing an access key whose id is not in use.
-
-        Raises:
-            AlreadyExists: The id is taken.
-        """
+        """Return the predicate for writing an access key whose id is not in use."""
         record = self._find(access_key_id)
         if record is None:
             return ABSENT
@@ -249,11 +223,7 @@ class AccessKeys:
                     self._remove(line, split_pair(line.name)[1])
 
     def _remove_if_orphaned(self, new: NewCredential, unique_id: UniqueID) -> None:
-        """Remove a new key if its user was deleted meanwhile: the deletion may have missed it.
-
-        Raises:
-            UserNotFound: The user was deleted.
-        """
+        """Remove a new key if its user was deleted meanwhile: the deletion may have missed it."""
         user = self._users.live_messages([new.user_id]).get(new.user_id)
         if user is None or user.unique_id != unique_id:
             self.prune(new.user_id, unique_id)
@@ -287,5 +257,5 @@ def _taken(access_key_id: str) -> AlreadyExists:
 
 def _shown(access_key_id: str) -> str:
     """Return an unknown access key id for the log, unless it may be a misplaced secret."""
-    is_shown = is_access_key_id(access_key_id) and access_key_id.startswith(_DRAWN_PREFIX)
-    return access_key_id if is_shown else "(not shown)"
+    is_drawn = access_key_id.startswith(_DRAWN_PREFIX) and is_access_key_id(access_key_id)
+    return access_key_id if is_drawn else "(not shown)"

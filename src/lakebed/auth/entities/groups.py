@@ -13,13 +13,7 @@ class Groups(Entities[pb.Group, Group]):
     noun = "group"
 
     def create(self, name: str, *, description: str = "") -> Group:
-        """Create a group without members and policies.
-
-        Raises:
-            InvalidName: The name is not valid for a group.
-            AlreadyExists: The name is taken.
-            OutcomeUnknown: The group may have been created.
-        """
+        """Create a group without members and policies."""
         message = pb.Group(
             unique_id=new_unique_id(self._runtime),
             created_us=self._now_us(),

@@ -29,11 +29,7 @@ def is_name(name: str) -> bool:
 
 
 def check_name(noun: str, name: str) -> str:
-    """Return a name if valid for a user, group or policy.
-
-    Raises:
-        InvalidName: The name is not valid.
-    """
+    """Return a name if valid for a user, group or policy."""
     if not is_name(name):
         raise InvalidName(
             f"invalid {noun} name {name!r}: use 1 to {_BYTES_MAX} bytes without control characters,"

@@ -21,19 +21,16 @@ _EFFECTS: Final = {
 
 
 class Policies(Entities[pb.Policy, Policy]):
-    """The policies of the installation."""
+    """The policies of the installation.
+
+    Raises:
+        InvalidPolicy: A statement is malformed.
+    """
 
     noun = "policy"
 
     def create(self, name: str, statements: Iterable[Statement]) -> Policy:
-        """Create a policy, not attached yet.
-
-        Raises:
-            InvalidName: The name is not valid for a policy.
-            InvalidPolicy: A statement is malformed.
-            AlreadyExists: The name is taken.
-            OutcomeUnknown: The policy may have been created.
-        """
+        """Create a policy, not attached yet."""
         message = pb.Policy(
             unique_id=new_unique_id(self._runtime),
             created_us=self._now_us(),
@@ -42,13 +39,7 @@ class Policies(Entities[pb.Policy, Policy]):
         return self._create(name, message)
 
     def update(self, name: str, statements: Iterable[Statement]) -> Policy:
-        """Replace the statements of a policy; its attachments stay.
-
-        Raises:
-            PolicyNotFound: The policy does not exist.
-            InvalidPolicy: A statement is malformed.
-            OutcomeUnknown: The policy may have been updated.
-        """
+        """Replace the statements of a policy; its attachments stay."""
         messages = statement_messages(statements)
         try:
             for _ in range(TRIES):
@@ -76,11 +67,7 @@ class Policies(Entities[pb.Policy, Policy]):
 
 
 def statement_messages(statements: Iterable[Statement]) -> list[pb.PolicyStatement]:
-    """Return the stored form of the statements of a policy.
-
-    Raises:
-        InvalidPolicy: A statement is malformed.
-    """
+    """Return the stored form of the statements of a policy."""
     return [
         pb.PolicyStatement(
             effect=_EFFECTS[statement.effect],

@@ -34,7 +34,12 @@ _CHUNK: Final = 256
 
 
 class Relations(Generic[MessageT, SourceT, TargetMessageT, TargetT]):
-    """Relations from the entities of one kind (sources) to another kind (targets)."""
+    """Relations from the entities of one kind (sources) to another kind (targets).
+
+    Raises:
+        AuthNotFound: An entity does not exist.
+        OutcomeUnknown: The write may have been done.
+    """
 
     def __init__(
         self,
@@ -51,12 +56,7 @@ class Relations(Generic[MessageT, SourceT, TargetMessageT, TargetT]):
         self._changed = changed
 
     def add(self, source: str, target: str) -> None:
-        """Relate two entities; if they are related already, do nothing.
-
-        Raises:
-            AuthNotFound: An entity does not exist.
-            OutcomeUnknown: They may have been related.
-        """
+        """Relate two entities; if they are related already, do nothing."""
         self._check_names(source, target)
         name = pair(source, target)
         try:
@@ -78,12 +78,7 @@ class Relations(Generic[MessageT, SourceT, TargetMessageT, TargetT]):
         raise AuthTooManyTries(f"relating {source} and {target}", TRIES)
 
     def remove(self, source: str, target: str) -> None:
-        """Remove the relation of two entities, if any.
-
-        Raises:
-            AuthNotFound: An entity does not exist.
-            OutcomeUnknown: The relation may have been removed.
-        """
+        """Remove the relation of two entities, if any."""
         self._source.live(source)
         self._target.live(target)
         try:
@@ -95,11 +90,7 @@ class Relations(Generic[MessageT, SourceT, TargetMessageT, TargetT]):
     def targets_of(
         self, source: str, *, prefix: str = "", after: str = "", amount: int = 100
     ) -> AuthPage[TargetT]:
-        """Return the targets of an entity, ordered by name.
-
-        Raises:
-            AuthNotFound: The entity does not exist.
-        """
+        """Return the targets of an entity, ordered by name."""
         unique_id = UniqueID(self._source.live(source).message.unique_id)
         return page_of(self.all_targets_of(source, unique_id, prefix=prefix, after=after), amount)
 
@@ -109,9 +100,6 @@ class Relations(Generic[MessageT, SourceT, TargetMessageT, TargetT]):
         """Return the sources of an entity, ordered by name.
 
         Scans all relations of this kind: this direction has no index.
-
-        Raises:
-            AuthNotFound: The entity does not exist.
         """
         unique_id = self._target.live(target).message.unique_id
         records = (

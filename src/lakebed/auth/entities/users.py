@@ -13,13 +13,7 @@ class Users(Entities[pb.User, User]):
     noun = "user"
 
     def create(self, name: str, *, email: str = "", friendly_name: str = "") -> User:
-        """Create a user without permissions.
-
-        Raises:
-            InvalidName: The name is not valid for a user.
-            AlreadyExists: The name is taken.
-            OutcomeUnknown: The user may have been created.
-        """
+        """Create a user without permissions."""
         message = pb.User(
             unique_id=new_unique_id(self._runtime),
             created_us=self._now_us(),

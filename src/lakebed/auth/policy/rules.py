@@ -141,10 +141,6 @@ class Rules:
         # Requests use few distinct actions; each is matched with the rules once.
         self._by_action: dict[str, Callable[[Context], Test]] = {}
 
-    def is_granted(self, permission: Permission, context: Context) -> bool:
-        """Return whether the user has a permission."""
-        return self.resource_filter(permission.action, context)(permission.resource)
-
     def resource_filter(self, action: str, context: Context) -> Test:
         """Return a predicate for the resources on which the user may perform an action.
 

@@ -25,11 +25,7 @@ _VARIABLE: Final = re.compile(r"\$\{(?!user\})")
 
 
 def check_statements(statements: Iterable[Statement]) -> tuple[Statement, ...]:
-    """Return the statements of a policy if well formed.
-
-    Raises:
-        InvalidPolicy: A statement is malformed, or the policy is empty.
-    """
+    """Return the statements of a policy if well formed."""
     checked = tuple(statements)
     if not checked:
         raise InvalidPolicy("a policy needs at least one statement")
@@ -78,11 +74,7 @@ def _check_service(action: str) -> None:
 
 
 def resource_patterns(resource: str) -> list[str]:
-    """Return the patterns in the resource of a statement: itself, or its JSON list.
-
-    Raises:
-        InvalidPolicy: The resource begins like a JSON list and is not a list of strings.
-    """
+    """Return the patterns in the resource of a statement: itself, or its JSON list."""
     if not resource.startswith("["):
         return [resource]
     try:

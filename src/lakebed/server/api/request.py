@@ -2,19 +2,13 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Final
 from wsgiref.types import WSGIEnvironment
 
 import falcon
 
 from lakebed.auth import Context, Identity, Permission
-from lakebed.lake.catalog import Catalog
-from lakebed.reclaim.service import Reclaim
 from lakebed.server.http.errors import BadRequest
 from lakebed.server.services import Services
-
-_BARE: Final = frozenset({"CONTENT_TYPE", "CONTENT_LENGTH"})
-"""Headers that WSGI stores under their own names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,34 +30,14 @@ class ApiRequest:
         return falcon.Request(self.environ)
 
     @property
-    def catalog(self) -> Catalog:
-        """All data except users and their permissions."""
-        return self.services.catalog
-
-    @property
-    def reclaim(self) -> Reclaim:
-        """Everything that deletes data."""
-        return self.services.reclaim
-
-    @property
     def identity(self) -> Identity:
         """The authenticated user."""
         assert self.signed_in is not None, "the operation requires no authentication"
         return self.signed_in
 
     def authorize(self, action: str, resource: str) -> None:
-        """Check a permission that depends on stored data.
-
-        Raises:
-            Denied: the user lacks the permission.
-        """
+        """Check a permission that depends on stored data."""
         self.services.auth.authorize(self.identity, self.context, Permission(action, resource))
-
-    def header(self, name: str) -> str | None:
-        """Return a header of the request."""
-        key = name.upper().replace("-", "_")
-        value: str | None = self.environ.get(key if key in _BARE else f"HTTP_{key}")
-        return value
 
     def absolute(self, url: str) -> str:
         """Return the absolute URL for an object's `url`, which may be a path on this server."""
@@ -77,11 +51,7 @@ class ApiRequest:
 
 
 def one_of(value: str, allowed: Iterable[str], what: str) -> str:
-    """Return `value`, which must be in `allowed`.
-
-    Raises:
-        BadRequest: the value is not allowed.
-    """
+    """Return `value`, which must be in `allowed`."""
     known = list(allowed)
     if value not in known:
         choices = ", ".join(f"'{each}'" for each in known)
@@ -90,11 +60,7 @@ def one_of(value: str, allowed: Iterable[str], what: str) -> str:
 
 
 def as_key(path: str, what: str = "path") -> bytes:
-    """Return the key of an object's path.
-
-    Raises:
-        BadRequest: the path is invalid.
-    """
+    """Return the key of an object's path."""
     if not path:
         raise BadRequest(f"{what} must not be empty")
     if "\x00" in path:

@@ -58,21 +58,19 @@ from lakebed.server.http.metrics import REFUSED, SLOTS, SLOTS_USED
 from lakebed.server.http.request import RequestRecord, current_record
 from lakebed.server.settings import LimitSettings
 
-Holder = tuple[str, str]
+Share = tuple[str, str]
 """A user, or the address of an unauthenticated client; the other element is empty."""
 
-ANONYMOUS: Final[Holder] = ("", "all")
+ANONYMOUS: Final[Share] = ("", "all")
 """All unauthenticated clients, counted together."""
+
+Holder = tuple[Share, ...]
+"""The shares that a slot counts for: of a user, or of an address and of `ANONYMOUS`."""
 
 
 def share_of(count: int) -> int:
     """Return the share of `count` for one user, or for all unauthenticated clients."""
     return max(1, count - count // 4)
-
-
-def counted_for(holder: Holder) -> tuple[Holder, ...]:
-    """Return the holders whose shares a slot of `holder` counts for."""
-    return (holder,) if holder[0] else (holder, ANONYMOUS)
 
 
 class WaitLimit:
@@ -84,24 +82,24 @@ class WaitLimit:
         """The maximum waiting time of a request."""
         self._seats = seats if seconds else 0
         self._taken = 0
-        self._by_holder: Counter[Holder] = Counter()
+        self._by_share: Counter[Share] = Counter()
 
     def enter(self, holder: Holder) -> bool:
         """Take a seat for a holder; return False if no seat or share is left."""
-        share, holders = share_of(self._seats), counted_for(holder)
-        if self._taken >= self._seats or any(self._by_holder[each] >= share for each in holders):
+        most = share_of(self._seats)
+        if self._taken >= self._seats or any(self._by_share[each] >= most for each in holder):
             return False
         self._taken += 1
-        self._by_holder.update(holders)
+        self._by_share.update(holder)
         return True
 
     def leave(self, holder: Holder) -> None:
         """Return a seat."""
         self._taken -= 1
-        for each in counted_for(holder):
-            self._by_holder[each] -= 1
-            if not self._by_holder[each]:
-                del self._by_holder[each]
+        for each in holder:
+            self._by_share[each] -= 1
+            if not self._by_share[each]:
+                del self._by_share[each]
 
 
 @dataclass(slots=True, eq=False)
@@ -140,7 +138,7 @@ class FairPool:
         self._share = share_of(capacity)
         """The units that one user, or all unauthenticated clients together, may hold."""
         self._share_of_address = share_of(self._share)
-        self._held: dict[Holder, int] = {}
+        self._held: dict[Share, int] = {}
         self._lines: OrderedDict[Holder, deque[_Waiting]] = OrderedDict()
 
     def take(self, amount: int, holder: Holder) -> None:
@@ -215,13 +213,13 @@ class FairPool:
 
     # Counting
 
-    def _full_share(self, holder: Holder, amount: int) -> Holder | None:
-        """Return the holder whose share `amount` would exceed, or None."""
-        for each in counted_for(holder):
-            is_address = not each[0] and each is not ANONYMOUS
-            share = self._share_of_address if is_address else self._share
+    def _full_share(self, holder: Holder, amount: int) -> Share | None:
+        """Return the share that `amount` would exceed, or None."""
+        for each in holder:
+            # Only an address has another share behind its own.
+            most = self._share if each is holder[-1] else self._share_of_address
             held = self._held.get(each)
-            if held and held + amount > share:
+            if held and held + amount > most:
                 return each
         return None
 
@@ -229,7 +227,7 @@ class FairPool:
         """Count units taken, or a negative number returned."""
         self._used += amount
         self._on_change(amount)
-        for each in counted_for(holder):
+        for each in holder:
             held = self._held.get(each, 0) + amount
             if held:
                 self._held[each] = held
@@ -286,20 +284,16 @@ class Admission:
         slots, for_body = (
             (self._transfers, self._transfers) if is_transfer else (self._work, self._bodies)
         )
-        holder = (record.user, "" if record.user else record.client)
+        holder: Holder = ((record.user, ""),) if record.user else (("", record.client), ANONYMOUS)
         slots.take(1, holder)
         record.slot = _RequestSlot(holder, slots, for_body, self._hooks, self._memory, slots)
 
     def while_signing_in(self) -> AbstractContextManager[None]:
-        """Hold a slot for sign-ins meanwhile, if this is a request without a slot.
-
-        Raises:
-            Overloaded: the wait timed out.
-        """
+        """Hold a slot for sign-ins meanwhile, if this is a request without a slot."""
         record = current_record()
         if record is None or record.slot is not None:
             return nullcontext()
-        return self._signing_in(("", record.client))
+        return self._signing_in((("", record.client), ANONYMOUS))
 
     @contextmanager
     def _signing_in(self, holder: Holder) -> Iterator[None]:
@@ -325,11 +319,7 @@ class _RequestSlot:
 
     @contextmanager
     def while_reading(self, size: int) -> Iterator[None]:
-        """Exchange a slot for work for one for bodies meanwhile; take memory until the end.
-
-        Raises:
-            Overloaded: no memory, or no slot for bodies or, afterwards, for work became free.
-        """
+        """Exchange a slot for work for one for bodies meanwhile; take memory until the end."""
         if self.for_body is not self.slots:
             self._leave()
         self.memory.take(size, self.holder)
@@ -344,11 +334,7 @@ class _RequestSlot:
 
     @contextmanager
     def while_waiting(self) -> Iterator[None]:
-        """Hold a slot for hooks instead, so that slow hooks do not block other requests.
-
-        Raises:
-            Overloaded: no slot for hooks or, afterwards, for work became free.
-        """
+        """Hold a slot for hooks instead, so that slow hooks do not block other requests."""
         self._leave()
         self._take(self.for_hooks)
         yield

@@ -9,7 +9,7 @@ import falcon
 
 from lakebed.auth import AuthenticationFailed, AuthService, Identity
 from lakebed.base.actor import Actor, EntryPoint
-from lakebed.server.http.browsers import check_cookie, check_password, is_from_browser
+from lakebed.server.http.browsers import BROWSER_HEADERS, check_cookie, check_password
 from lakebed.server.http.request import RequestRecord
 
 COOKIE: Final = "internal_auth_session"
@@ -40,7 +40,7 @@ def authenticate(auth: AuthService, environ: WSGIEnvironment, *, client: str) ->
         if token is None:
             raise AuthenticationFailed
         return auth.authenticate_token(token)
-    if is_from_browser(environ):
+    if not environ.keys().isdisjoint(BROWSER_HEADERS):
         check_password(environ)
     try:
         pair = binascii.a2b_base64(value.strip(), strict_mode=True).decode()
@@ -79,11 +79,7 @@ def actor_of(
 
 
 def token_of(environ: WSGIEnvironment) -> str | None:
-    """Return the token of a request; the cookie counts only without an ``Authorization`` header.
-
-    Raises:
-        ForeignPage: a page of another origin may have made a browser send the cookie.
-    """
+    """Return the token of a request; the cookie counts only without an ``Authorization`` header."""
     header: str | None = environ.get("HTTP_AUTHORIZATION")
     if header is None:
         token = falcon.Request(environ).cookies.get(COOKIE)

@@ -85,11 +85,7 @@ class Body:
     ) -> None:
         """Take the body from a WSGI environment.
 
-        Args:
-            environ: the WSGI environment.
-            seconds_max: the time limit of the body.
-            rate_min: the minimum average rate in bytes/s; 0: no minimum.
-            clock: returns the time in seconds.
+        `rate_min` is the minimum average rate in bytes/s; 0: no minimum.
 
         Raises:
             MalformedBody: the announced length is not a number.
@@ -128,9 +124,7 @@ class Body:
 
         Raises:
             BodyTooLarge: the body is longer than `bytes_max`.
-            BodyCut: the body ended early, or the client stopped.
-            MalformedBody: the chunked encoding is invalid.
-            BodyTooSlow: the time limit or the minimum rate was violated.
+            BodyError: as in `chunks`.
         """
         if self.length is None:
             return self._read_chunked(bytes_max) if self._is_chunked else b""

@@ -42,7 +42,7 @@ SAFE_HEADERS: Final = {
 }
 """Headers of every answer, by name in lower case, so that no content acts as a page of the server's
 origin. Pages set their own policy."""
-_BROWSER_HEADERS: Final = frozenset(
+BROWSER_HEADERS: Final = frozenset(
     {
         "HTTP_COOKIE",
         "HTTP_ORIGIN",
@@ -96,11 +96,6 @@ class Sender(Enum):
     OTHER_PAGE = "a page of another origin"
 
 
-def is_from_browser(environ: WSGIEnvironment) -> bool:
-    """Whether a request has a header that browsers send and most programs do not."""
-    return not environ.keys().isdisjoint(_BROWSER_HEADERS)
-
-
 def sender_of(environ: WSGIEnvironment) -> Sender:
     """Return the origin of a request, from its headers."""
     site = environ.get("HTTP_SEC_FETCH_SITE")
@@ -125,11 +120,7 @@ def _referring_page(environ: WSGIEnvironment) -> str | None:
 
 
 def check_cookie(environ: WSGIEnvironment) -> None:
-    """Check that a request with the login cookie comes from a page of this server.
-
-    Raises:
-        ForeignPage: the request changes state, and no header shows a page of this server.
-    """
+    """Check that a request with the login cookie comes from a page of this server."""
     if environ["REQUEST_METHOD"] in _SAFE_METHODS or sender_of(environ) is Sender.OWN_PAGE:
         return
     raise ForeignPage(
@@ -139,21 +130,13 @@ def check_cookie(environ: WSGIEnvironment) -> None:
 
 
 def check_password(environ: WSGIEnvironment) -> None:
-    """Check that no page of another origin uses the password that a browser stores for the server.
-
-    Raises:
-        ForeignPage: a page of another origin sent the request, which changes state.
-    """
+    """Check that no page of another origin uses the password that a browser stores."""
     if environ["REQUEST_METHOD"] not in _SAFE_METHODS:
         check_page(environ)
 
 
 def check_page(environ: WSGIEnvironment) -> None:
-    """Check that a request was not sent by a page of another origin.
-
-    Raises:
-        ForeignPage: a page of another origin sent the request.
-    """
+    """Check that a request was not sent by a page of another origin."""
     if sender_of(environ) is Sender.OTHER_PAGE:
         raise ForeignPage(
             f"cross-origin requests are refused: {_origin_text(environ)};"
@@ -181,13 +164,8 @@ class BrowserGuard:
     ) -> None:
         """Create the guard of a server.
 
-        Args:
-            keys_are_known: returns whether the server accepts the well-known keys now; None: never.
-            host: the address to listen at.
-            domain: the domain of the S3 gateway, whose subdomains are buckets.
-            api_path: the prefix of the API's paths.
-            objects_path: the prefix of the paths of objects.
-            objects_origin: the origin that serves only objects, if configured.
+        `keys_are_known` returns whether the server accepts the well-known keys now; None: never.
+        `domain` is that of the S3 gateway, whose subdomains are buckets.
         """
         self._keys_are_known = keys_are_known
         self._names = frozenset({"localhost", host.lower(), domain.lower()})
@@ -208,25 +186,17 @@ class BrowserGuard:
         host = environ.get("HTTP_HOST", "localhost")
         # Nearly all requests name one of a few hosts. Long names are not cached.
         is_known = self._is_known if len(host) <= _SHOWN_MAX else self._is_known.__wrapped__
-        return not is_known(host) or is_from_browser(environ)
+        return not (is_known(host) and environ.keys().isdisjoint(BROWSER_HEADERS))
 
     def check(self, environ: WSGIEnvironment) -> None:
-        """Check that a request was not forged by a page of another origin.
-
-        Raises:
-            BrowserRefused: the request may be forged.
-        """
+        """Check that a request was not forged by a page of another origin."""
         refusal = self._refusal_reason(environ)
         # Asked last: `keys_are_known` reads the store.
         if refusal is not None and self._keys_are_known is not None and self._keys_are_known():
             raise refusal
 
     def check_origin(self, environ: WSGIEnvironment) -> None:
-        """Check that objects, and all other paths, are requested from the origin that serves them.
-
-        Raises:
-            WrongOrigin: the path belongs to the other origin.
-        """
+        """Check that objects, and all other paths, are requested from their origin."""
         assert self._objects_origin is not None, "objects have an origin of their own"
         is_object = environ["PATH_INFO"].startswith(self._objects_path)
         if is_object and not _is_own(self._objects_origin, environ):
@@ -348,12 +318,6 @@ _REFUSED: Final = (
     b'{"message":"the path of the request is not UTF-8, or contains a NUL","kind":"bad_request"}'
 )
 _HEADERS: Final = [("Content-Type", "application/json"), ("Content-Length", str(len(_REFUSED)))]
-
-
-def is_unusual(environ: WSGIEnvironment) -> bool:
-    """Whether the path of a request has characters beyond ASCII, or a NUL."""
-    path: str = environ["PATH_INFO"]
-    return not path.isascii() or "\x00" in path
 
 
 def refuse_path(

@@ -6,6 +6,7 @@ from email.utils import format_datetime
 from functools import lru_cache
 from http import HTTPStatus
 from typing import Final, NamedTuple
+from wsgiref.types import WSGIEnvironment
 
 from lakebed.block.ranges import Between, ByteRange, FromOffset, Suffix
 from lakebed.block.ranges import resolve as resolve_range
@@ -15,8 +16,6 @@ from lakebed.lake.model import etag_of
 from lakebed.lake.repeats import Invocation
 
 _RANGE: Final = re.compile(r"bytes=([0-9]{0,19})-([0-9]{0,19})")
-INVOCATION_HEADER: Final = "amz-sdk-invocation-id"
-"""The header that the SDKs of AWS send with all attempts of one request."""
 # A UUID in nearly all SDKs. Ids that are not random could collide.
 _INVOCATION: Final = re.compile(r"[0-9A-Fa-f-]{32,64}")
 _COPIED_RANGE: Final = re.compile(r"bytes=([0-9]{1,19})-([0-9]{1,19})")
@@ -59,8 +58,10 @@ def matches(header: str, checksum: str) -> bool:
     return "*" in marks or checksum in marks
 
 
-def write_condition(if_match: str | None, if_none_match: str | None) -> Condition | None:
+def write_condition(environ: WSGIEnvironment) -> Condition | None:
     """Return the condition of a write's headers, or None if it is unconditional."""
+    if_match: str | None = environ.get("HTTP_IF_MATCH")
+    if_none_match: str | None = environ.get("HTTP_IF_NONE_MATCH")
     if if_match is None and if_none_match is None:
         return None
 
@@ -72,14 +73,13 @@ def write_condition(if_match: str | None, if_none_match: str | None) -> Conditio
     return holds
 
 
-def invocation_of(principal: str, sent: str | None) -> Invocation | None:
-    """Return the request that an attempt belongs to, from its `INVOCATION_HEADER`.
+def invocation_of(principal: str, environ: WSGIEnvironment) -> Invocation | None:
+    """Return the request that an attempt belongs to, by the id that the SDKs of AWS send.
 
     None if the header is missing or not a random id.
     """
-    if sent is None or not _INVOCATION.fullmatch(sent):
-        return None
-    return Invocation(principal, sent)
+    sent = _INVOCATION.fullmatch(environ.get("HTTP_AMZ_SDK_INVOCATION_ID", ""))
+    return Invocation(principal, sent[0]) if sent else None
 
 
 def requested_range(header: str | None) -> ByteRange | None:

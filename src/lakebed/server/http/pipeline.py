@@ -10,9 +10,11 @@ answer that is longer or shorter than announced is aborted, and the connection c
 """
 
 import logging
+import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from operator import itemgetter
+from random import getrandbits
 from typing import Any, Final
 from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
@@ -22,9 +24,10 @@ from lakebed.server.http.browsers import SAFE_HEADERS
 from lakebed.server.http.errors import JSON_TYPE, UNEXPECTED, kind_of, note_error
 from lakebed.server.http.logs import cause_of, log_access
 from lakebed.server.http.presigned import PATH as PRESIGNED
-from lakebed.server.http.request import RequestRecord, TrustedProxies, begin_record, leave_record
+from lakebed.server.http.request import SANE_ID, RequestRecord, TrustedProxies, bind_record
 
 REQUEST_ID_HEADER: Final = "X-Request-ID"
+_ID_BITS: Final = 64
 _LOGGER: Final = logging.getLogger(__name__)
 Headers = list[tuple[str, str]]
 _name_of: Final = itemgetter(0)
@@ -73,12 +76,18 @@ class Pipeline:
 
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         """Answer a request; any exception of a step becomes a 500."""
-        record = begin_record(
+        sane_id = SANE_ID.fullmatch(environ.get("HTTP_X_REQUEST_ID", ""))
+        path = environ["PATH_INFO"].encode("latin-1").decode("utf-8", "backslashreplace")
+        record = RequestRecord(
+            # Ids must be distinct, not hard to guess.
+            sane_id[0] if sane_id else f"{getrandbits(_ID_BITS):016x}",
             environ["REQUEST_METHOD"],
-            _path_of(environ),
+            # The token of a presigned URL is a credential.
+            f"{PRESIGNED}…" if path.startswith(PRESIGNED) else path,
+            time.monotonic(),
             client=self._proxies.client_of(environ),
-            given_id=environ.get("HTTP_X_REQUEST_ID"),
         )
+        bind_record(record)
         metrics.IN_PROGRESS.inc()
         leave_span = self._begin_span(environ, record) if self._begin_span is not None else None
         start = _Start(start_response, record)
@@ -196,14 +205,4 @@ def _finish(record: RequestRecord) -> None:
         metrics.count(record)
         log_access(record)
     finally:
-        leave_record()
-
-
-def _path_of(environ: WSGIEnvironment) -> str:
-    """Return the path for logs; the token of a presigned URL, a credential, is cut off."""
-    path: str = environ["PATH_INFO"]
-    if path.startswith(PRESIGNED):
-        return f"{PRESIGNED}…"
-    if path.isascii():
-        return path
-    return path.encode("latin-1").decode("utf-8", "backslashreplace")
+        bind_record(None)

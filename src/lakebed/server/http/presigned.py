@@ -96,11 +96,7 @@ class URLSigner:
         return Opened(Address.parse(address), size[0] if size else None)
 
     def open_part(self, token: str, now: float) -> OpenedPart:
-        """Return the content of a token for a part.
-
-        Raises:
-            AuthenticationFailed: the token is forged, expired, or not for a part.
-        """
+        """Return the content of a token for a part."""
         address, upload_id, number = self._content(_PART, token, now)
         return OpenedPart(Address.parse(address), UploadId(upload_id), number)
 

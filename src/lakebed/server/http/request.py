@@ -22,16 +22,19 @@ from contextlib import AbstractContextManager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import lru_cache
-from random import getrandbits
 from typing import Final, Protocol
 from wsgiref.types import WSGIEnvironment
 
 from lakebed.auth.policy.addresses import Address, is_in, parse_address, parse_network
 
-_ID_BITS: Final = 64
-_SANE_ID: Final = re.compile(r"[A-Za-z0-9._:/+=@-]{1,128}")
+SANE_ID: Final = re.compile(r"[A-Za-z0-9._:/+=@-]{1,128}")
+"""Ids of requests that are accepted from clients."""
 
 _record: ContextVar["RequestRecord | None"] = ContextVar("lakebed_request", default=None)
+current_record: Final = _record.get
+"""Returns the record of this thread's request, or None outside of requests."""
+bind_record: Final = _record.set
+"""Binds the record of a new request to this thread; None ends the binding."""
 
 
 class Slot(Protocol):
@@ -85,39 +88,18 @@ class RequestRecord:
             self._on_end.pop()()
 
 
-def current_record() -> RequestRecord | None:
-    """Return the record of this thread's request, or None outside of requests."""
-    return _record.get()
-
-
 def while_reading(size: int) -> AbstractContextManager[None]:
     """Give up the slot of the current request, if any, meanwhile; see `Slot`."""
     record = _record.get()
-    if record is None or record.slot is None:
-        return nullcontext()
-    return record.slot.while_reading(size)
+    slot = None if record is None else record.slot
+    return nullcontext() if slot is None else slot.while_reading(size)
 
 
 def while_waiting() -> AbstractContextManager[None]:
     """Give up the slot of the current request, if any, meanwhile; see `Slot`."""
     record = _record.get()
-    return nullcontext() if record is None or record.slot is None else record.slot.while_waiting()
-
-
-def begin_record(method: str, path: str, *, client: str, given_id: str | None) -> RequestRecord:
-    """Create the record of a new request, and bind it to this thread."""
-    request_id = given_id
-    if request_id is None or not _SANE_ID.fullmatch(request_id):
-        # Ids must be distinct, not hard to guess.
-        request_id = f"{getrandbits(_ID_BITS):016x}"
-    record = RequestRecord(request_id, method, path, time.monotonic(), client=client)
-    _record.set(record)
-    return record
-
-
-def leave_record() -> None:
-    """Unbind the record of an ended request from this thread."""
-    _record.set(None)
+    slot = None if record is None else record.slot
+    return nullcontext() if slot is None else slot.while_waiting()
 
 
 UNKNOWN: Final = "unknown"

@@ -39,11 +39,7 @@ class CannotStart(LakebedError):
 
 
 def check_place(settings: ServerSettings) -> None:
-    """Check that the certificate is readable and the folders are writable.
-
-    Raises:
-        CannotStart: a check failed.
-    """
+    """Check that the certificate is readable and the folders are writable."""
     check_certificate(settings.listen)
     for folder in _folders(settings):
         _check_folder(folder)
@@ -152,11 +148,7 @@ def _any_namespace(settings: ServerSettings) -> Namespace | None:
 
 
 def address_of(host: str) -> str:
-    """Return the numeric address of a host name.
-
-    Raises:
-        CannotStart: the host is unknown.
-    """
+    """Return the numeric address of a host name."""
     try:
         found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
     except OSError as error:
@@ -188,11 +180,7 @@ def tls_context(listen: ListenSettings) -> TLSContext | None:
 
 
 def check_certificate(listen: ListenSettings) -> None:
-    """Check that the TLS certificate, if configured, is usable.
-
-    Raises:
-        CannotStart: the certificate is unreadable, or its key does not match.
-    """
+    """Check that the TLS certificate, if configured, is usable."""
     try:
         tls_context(listen)
     except OSError as error:

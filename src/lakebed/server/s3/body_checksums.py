@@ -29,11 +29,7 @@ class ExpectedChecksum:
     """The error for any other checksum."""
 
     def check(self) -> None:
-        """Compare the checksums after the last byte.
-
-        Raises:
-            S3Error: the body has another checksum.
-        """
+        """Compare the checksums after the last byte."""
         if self.digest.digest() != self.value:
             raise self.mismatch
 
@@ -48,11 +44,7 @@ def checksum_values(environ: Environ) -> dict[str, str]:
 
 
 def expect_checksum(name: str, encoded: str) -> ExpectedChecksum:
-    """Return the check for a header or trailer like ``x-amz-checksum-crc32``.
-
-    Raises:
-        S3Error: `INVALID_REQUEST`: the algorithm is unknown, or the value is malformed.
-    """
+    """Return the check for a header or trailer like ``x-amz-checksum-crc32``."""
     digest = algorithm_of(name)()
     value = decode_base64(encoded)
     if value is None or len(value) != len(digest.digest()):
@@ -62,11 +54,7 @@ def expect_checksum(name: str, encoded: str) -> ExpectedChecksum:
 
 
 def algorithm_of(name: str) -> Callable[[], Digest]:
-    """Return the algorithm of a header or trailer like ``x-amz-checksum-crc32``.
-
-    Raises:
-        S3Error: `INVALID_REQUEST`: the algorithm is unknown.
-    """
+    """Return the algorithm of a header or trailer like ``x-amz-checksum-crc32``."""
     found = ALGORITHMS.get(name.removeprefix(HEADER_PREFIX))
     if found is None or not name.startswith(HEADER_PREFIX):
         known = ", ".join(HEADER_PREFIX + algorithm for algorithm in ALGORITHMS)
@@ -85,11 +73,7 @@ def not_a_checksum(name: str, encoded: str) -> S3Error:
 
 
 def expect_md5(encoded: str, digest: MD5Digest) -> ExpectedChecksum:
-    """Return the check for a Content-MD5 header, with a new MD5 `digest`.
-
-    Raises:
-        S3Error: `INVALID_DIGEST`: the value is not an MD5 in base 64.
-    """
+    """Return the check for a Content-MD5 header, with a new MD5 `digest`."""
     value = decode_base64(encoded)
     if value is None or len(value) != len(digest.digest()):
         raise S3Error(

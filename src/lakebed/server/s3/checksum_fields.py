@@ -86,11 +86,7 @@ def requested_scheme(request: S3Request) -> Scheme | None:
 
 
 def requested_type(request: S3Request) -> ChecksumType | None:
-    """Return the requested type of checksum, or None if not given.
-
-    Raises:
-        S3Error: `INVALID_REQUEST`: the type is unknown.
-    """
+    """Return the requested type of checksum, or None if not given."""
     name = request.header(TYPE_HEADER)
     if name is None:
         return None

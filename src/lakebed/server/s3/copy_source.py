@@ -22,11 +22,7 @@ class CopySource(NamedTuple):
 
 
 def copy_source(request: S3Request) -> CopySource:
-    """Return the source of a copy request.
-
-    Raises:
-        S3Error: the header is malformed.
-    """
+    """Return the source of a copy request."""
     header, _, version = (request.header("x-amz-copy-source") or "").partition("?")
     if version.removeprefix("versionId=") not in {"", "null"}:
         raise S3Error(ErrorCode.NOT_IMPLEMENTED, NO_VERSION_IDS)
@@ -56,11 +52,7 @@ def source_condition(request: S3Request) -> Condition:
 
 
 def check_source(request: S3Request, stats: ObjectStats) -> None:
-    """Check the conditions of a request on the source of a copy.
-
-    Raises:
-        S3Error: `PRECONDITION_FAILED`.
-    """
+    """Check the conditions of a request on the source of a copy."""
     if not _holds(request, stats):
         raise S3Error(ErrorCode.PRECONDITION_FAILED)
 

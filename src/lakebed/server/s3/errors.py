@@ -22,53 +22,49 @@ class ErrorCode(Enum):
     message describes the request; Lakebed's does too, and the fixed message is empty.
     """
 
-    def __init__(self, code: str, status: HTTPStatus, message: str, detail: str = "") -> None:
+    def __init__(self, code: str, status: int, message: str, detail: str = "") -> None:
         self.code = code
-        self.status = status
+        self.status = HTTPStatus(status)
         self.message = message
         """S3's message; empty if specific to each request."""
         self.detail = detail
         """The default detail; empty if `message` suffices."""
 
     # Authentication
-    ACCESS_DENIED = (
-        "AccessDenied",
-        HTTPStatus.FORBIDDEN,
-        "Access Denied",
-    )
+    ACCESS_DENIED = ("AccessDenied", 403, "Access Denied")
     AUTHORIZATION_HEADER_MALFORMED = (
         "AuthorizationHeaderMalformed",
-        HTTPStatus.BAD_REQUEST,
+        400,
         "",
         "the Authorization header is malformed",
     )
     AUTHORIZATION_QUERY_PARAMETERS = (
         "AuthorizationQueryParametersError",
-        HTTPStatus.BAD_REQUEST,
+        400,
         "",
         "the query parameters of the signature are malformed",
     )
     INVALID_ACCESS_KEY_ID = (
         "InvalidAccessKeyId",
-        HTTPStatus.FORBIDDEN,
+        403,
         "The AWS Access Key Id you provided does not exist in our records.",
         "unknown access key id; check the credentials of the client",
     )
     INVALID_TOKEN = (
         "InvalidToken",
-        HTTPStatus.BAD_REQUEST,
+        400,
         "The provided token is malformed or otherwise invalid.",
         "keys of Lakebed have no session token; configure the client without one",
     )
     REQUEST_TIME_TOO_SKEWED = (
         "RequestTimeTooSkewed",
-        HTTPStatus.FORBIDDEN,
+        403,
         "The difference between the request time and the current time is too large.",
         "the request time differs from the server's by over 15 minutes; set the client's clock",
     )
     SIGNATURE_DOES_NOT_MATCH = (
         "SignatureDoesNotMatch",
-        HTTPStatus.FORBIDDEN,
+        403,
         (
             "The request signature we calculated does not match the signature you provided. "
             "Check your key and signing method."
@@ -79,41 +75,37 @@ class ErrorCode(Enum):
     # Bodies
     BAD_DIGEST = (
         "BadDigest",
-        HTTPStatus.BAD_REQUEST,
+        400,
         "The Content-MD5 you specified did not match what we received.",
         "the body does not match the checksum of the request",
     )
     CONTENT_SHA256_MISMATCH = (
         "XAmzContentSHA256Mismatch",
-        HTTPStatus.BAD_REQUEST,
+        400,
         "The provided 'x-amz-content-sha256' header does not match what was computed.",
         "the body does not match the x-amz-content-sha256 of the request",
     )
     ENTITY_TOO_LARGE = (
         "EntityTooLarge",
-        HTTPStatus.BAD_REQUEST,
+        400,
         "Your proposed upload exceeds the maximum allowed size",
     )
     ENTITY_TOO_SMALL = (
         "EntityTooSmall",
-        HTTPStatus.BAD_REQUEST,
+        400,
         "Your proposed upload is smaller than the minimum allowed size",
         "a part is too small; only the last one may be smaller than 5 MiB",
     )
     INCOMPLETE_BODY = (
         "IncompleteBody",
-        HTTPStatus.BAD_REQUEST,
+        400,
         "You did not provide the number of bytes specified by the Content-Length HTTP header.",
         "the body does not have the announced length",
     )
-    INVALID_DIGEST = (
-        "InvalidDigest",
-        HTTPStatus.BAD_REQUEST,
-        "The Content-MD5 you specified was invalid.",
-    )
+    INVALID_DIGEST = ("InvalidDigest", 400, "The Content-MD5 you specified was invalid.")
     MALFORMED_TRAILER = (
         "MalformedTrailerError",
-        HTTPStatus.BAD_REQUEST,
+        400,
         (
             "The request contained trailing data that was not well-formed or did not conform "
             "to our published schema."
@@ -121,17 +113,17 @@ class ErrorCode(Enum):
     )
     MALFORMED_XML = (
         "MalformedXML",
-        HTTPStatus.BAD_REQUEST,
+        400,
         "The XML you provided was not well-formed or did not validate against our published schema",
     )
     MISSING_CONTENT_LENGTH = (
         "MissingContentLength",
-        HTTPStatus.LENGTH_REQUIRED,
+        411,
         "You must provide the Content-Length HTTP header.",
     )
     REQUEST_TIMEOUT = (
         "RequestTimeout",
-        HTTPStatus.BAD_REQUEST,
+        400,
         (
             "Your socket connection to the server was not read from or written to within the "
             "timeout period."
@@ -140,21 +132,16 @@ class ErrorCode(Enum):
     )
 
     # Requests
-    INVALID_ARGUMENT = (
-        "InvalidArgument",
-        HTTPStatus.BAD_REQUEST,
-        "",
-        "an argument is invalid",
-    )
+    INVALID_ARGUMENT = ("InvalidArgument", 400, "", "an argument is invalid")
     INVALID_BUCKET_NAME = (
         "InvalidBucketName",
-        HTTPStatus.BAD_REQUEST,
+        400,
         "The specified bucket is not valid.",
         "the bucket name is not a valid name of a repository",
     )
     INVALID_PART = (
         "InvalidPart",
-        HTTPStatus.BAD_REQUEST,
+        400,
         (
             "One or more of the specified parts could not be found. The part may not have "
             "been uploaded, or the specified entity tag may not match the part's entity tag."
@@ -163,70 +150,57 @@ class ErrorCode(Enum):
     )
     INVALID_PART_NUMBER = (
         "InvalidPartNumber",
-        HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE,
+        416,
         "The requested partnumber is not satisfiable",
         "the object has no part of this number",
     )
     INVALID_PART_ORDER = (
         "InvalidPartOrder",
-        HTTPStatus.BAD_REQUEST,
+        400,
         "The list of parts was not in ascending order. Parts must be ordered by part number.",
     )
     INVALID_RANGE = (
         "InvalidRange",
-        HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE,
+        416,
         "The requested range is not satisfiable",
         "the range begins after the end of the object",
     )
-    INVALID_REQUEST = (
-        "InvalidRequest",
-        HTTPStatus.BAD_REQUEST,
-        "",
-        "the request is invalid",
-    )
+    INVALID_REQUEST = ("InvalidRequest", 400, "", "the request is invalid")
     INVALID_URI = (
         "InvalidURI",
-        HTTPStatus.BAD_REQUEST,
+        400,
         "Couldn't parse the specified URI.",
         "the path or the query is not valid",
     )
-    KEY_TOO_LONG = (
-        "KeyTooLongError",
-        HTTPStatus.BAD_REQUEST,
-        "Your key is too long",
-    )
+    KEY_TOO_LONG = ("KeyTooLongError", 400, "Your key is too long")
     METADATA_TOO_LARGE = (
         "MetadataTooLarge",
-        HTTPStatus.BAD_REQUEST,
+        400,
         "Your metadata headers exceed the maximum allowed metadata size",
         "the metadata is larger than 2 KiB",
     )
     METHOD_NOT_ALLOWED = (
         "MethodNotAllowed",
-        HTTPStatus.METHOD_NOT_ALLOWED,
+        405,
         "The specified method is not allowed against this resource.",
     )
     NOT_IMPLEMENTED = (
         "NotImplemented",
-        HTTPStatus.NOT_IMPLEMENTED,
+        501,
         "A header you provided implies functionality that is not implemented",
         "Lakebed does not support this part of S3",
     )
-    NOT_SUPPORTED = (
-        "ERRLakeFSNotSupported",
-        HTTPStatus.METHOD_NOT_ALLOWED,
-        "This operation is not supported in LakeFS",
-    )
+    NOT_SUPPORTED = ("ERRLakeFSNotSupported", 405, "This operation is not supported in LakeFS")
     PRECONDITION_FAILED = (
         "PreconditionFailed",
-        HTTPStatus.PRECONDITION_FAILED,
+        412,
         "At least one of the pre-conditions you specified did not hold",
     )
 
     # Existence
     BUCKET_ALREADY_EXISTS = (
         "BucketAlreadyExists",
-        HTTPStatus.CONFLICT,
+        409,
         (
             "The requested bucket name is not available. The bucket namespace is shared by "
             "all users of the system. Please select a different name and try again."
@@ -235,27 +209,23 @@ class ErrorCode(Enum):
     )
     NO_SUCH_BUCKET = (
         "NoSuchBucket",
-        HTTPStatus.NOT_FOUND,
+        404,
         "The specified bucket does not exist",
         "the repository or ref does not exist",
     )
     NO_SUCH_BUCKET_BUT_API = (
         "ErrNoSuchBucketPossibleAPIEndpoint",
-        HTTPStatus.NOT_FOUND,
+        404,
         (
             'Repository "api" not found; this can happen if your endpoint URL mistakenly '
             'ends in "/api/v1".'
         ),
         "the endpoint of S3 clients is the address of the server alone, without /api/v1",
     )
-    NO_SUCH_KEY = (
-        "NoSuchKey",
-        HTTPStatus.NOT_FOUND,
-        "The specified key does not exist.",
-    )
+    NO_SUCH_KEY = ("NoSuchKey", 404, "The specified key does not exist.")
     NO_SUCH_UPLOAD = (
         "NoSuchUpload",
-        HTTPStatus.NOT_FOUND,
+        404,
         (
             "The specified upload does not exist. The upload ID may be invalid, or the "
             "upload may have been aborted or completed."
@@ -263,94 +233,78 @@ class ErrorCode(Enum):
     )
     OBJECT_CHANGED = (
         "ObjectChanged",
-        HTTPStatus.GONE,
+        410,
         "",
         "the bytes in the storage are not those of the object",
     )
     NO_SUCH_VERSION = (
         "NoSuchVersion",
-        HTTPStatus.NOT_FOUND,
+        404,
         "The specified version does not exist.",
         "the bytes of the object are no longer in the storage",
     )
     READ_ONLY_REPOSITORY = (
         "ErrReadOnlyRepository",
-        HTTPStatus.FORBIDDEN,
+        403,
         "Attempted to write to a read-only repository",
     )
     WRITE_TO_PROTECTED_BRANCH = (
         "ErrWriteToProtectedBranch",
-        HTTPStatus.FORBIDDEN,
+        403,
         "Attempted to write to a protected branch",
     )
 
     # Bucket settings that repositories do not have: clients query these and continue
-    NO_SUCH_BUCKET_POLICY = (
-        "NoSuchBucketPolicy",
-        HTTPStatus.NOT_FOUND,
-        "The bucket policy does not exist",
-    )
-    NO_SUCH_CORS = (
-        "NoSuchCORSConfiguration",
-        HTTPStatus.NOT_FOUND,
-        "The CORS configuration does not exist",
-    )
+    NO_SUCH_BUCKET_POLICY = ("NoSuchBucketPolicy", 404, "The bucket policy does not exist")
+    NO_SUCH_CORS = ("NoSuchCORSConfiguration", 404, "The CORS configuration does not exist")
     NO_SUCH_ENCRYPTION = (
         "ServerSideEncryptionConfigurationNotFoundError",
-        HTTPStatus.NOT_FOUND,
+        404,
         "The server side encryption configuration was not found",
     )
     NO_SUCH_LIFECYCLE = (
         "NoSuchLifecycleConfiguration",
-        HTTPStatus.NOT_FOUND,
+        404,
         "The lifecycle configuration does not exist",
     )
     NO_SUCH_OBJECT_LOCK = (
         "ObjectLockConfigurationNotFoundError",
-        HTTPStatus.NOT_FOUND,
+        404,
         "Object Lock configuration does not exist for this bucket",
     )
     NO_SUCH_OWNERSHIP_CONTROLS = (
         "OwnershipControlsNotFoundError",
-        HTTPStatus.NOT_FOUND,
+        404,
         "The bucket ownership controls were not found",
     )
     NO_SUCH_PUBLIC_ACCESS_BLOCK = (
         "NoSuchPublicAccessBlockConfiguration",
-        HTTPStatus.NOT_FOUND,
+        404,
         "The public access block configuration was not found",
     )
     NO_SUCH_REPLICATION = (
         "ReplicationConfigurationNotFoundError",
-        HTTPStatus.NOT_FOUND,
+        404,
         "The replication configuration was not found",
     )
-    NO_SUCH_TAG_SET = (
-        "NoSuchTagSet",
-        HTTPStatus.NOT_FOUND,
-        "The TagSet does not exist",
-    )
+    NO_SUCH_TAG_SET = ("NoSuchTagSet", 404, "The TagSet does not exist")
     NO_SUCH_WEBSITE = (
         "NoSuchWebsiteConfiguration",
-        HTTPStatus.NOT_FOUND,
+        404,
         "The specified bucket does not have a website configuration",
     )
 
     # The server
-    INTERNAL_ERROR = (
-        "InternalError",
-        HTTPStatus.INTERNAL_SERVER_ERROR,
-        "We encountered an internal error. Please try again.",
-    )
+    INTERNAL_ERROR = ("InternalError", 500, "We encountered an internal error. Please try again.")
     SLOW_DOWN = (
         "SlowDown",
-        HTTPStatus.SERVICE_UNAVAILABLE,
+        503,
         "Please reduce your request rate.",
         "the server is busy; try again later",
     )
     SERVICE_UNAVAILABLE = (
         "ServiceUnavailable",
-        HTTPStatus.SERVICE_UNAVAILABLE,
+        503,
         "Service is unable to handle request.",
         "the storage does not answer; try again later",
     )

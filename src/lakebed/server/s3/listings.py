@@ -69,11 +69,7 @@ def contents(asked: ListingQuery, folder: str, page: ObjectPage, owned: Markup) 
 
 
 def read_listing_query(request: S3Request, amount_parameter: str, amount_max: int) -> ListingQuery:
-    """Return the parameters of a list request.
-
-    Raises:
-        S3Error: `INVALID_ARGUMENT`: a parameter has an invalid value.
-    """
+    """Return the parameters of a list request."""
     query = request.route.query
     encoding = query.get("encoding-type")
     if encoding not in {None, "url"}:

@@ -35,11 +35,7 @@ _NAME: Final = re.compile(r"[A-Za-z0-9._-]+", re.ASCII)
 
 
 def metadata_of(request: S3Request) -> dict[str, str]:
-    """Return the metadata of a request: user metadata, and stored headers.
-
-    Raises:
-        S3Error: `METADATA_TOO_LARGE`.
-    """
+    """Return the metadata of a request: user metadata, and stored headers."""
     return _user_metadata(request) | for_headers(_kept_headers(request))
 
 

@@ -61,14 +61,9 @@ class Payload(Iterable[bytes]):
         trailer: str = "",
         md5: MD5Digest | None = None,
     ) -> None:
-        """Wrap the pieces, whose iterator verifies them.
+        """Wrap the pieces, whose iterator verifies them, and their announced size.
 
-        Args:
-            pieces: the bytes.
-            size: the announced number of bytes.
-            checksums: headers with checksums of the bytes.
-            trailer: the name of the checksum in the trailer; empty if none.
-            md5: updated with the bytes, if the request has a Content-MD5.
+        `trailer` is the name of the checksum in the trailer; empty if none.
         """
         self.size = size
         self.checksums = checksums
@@ -94,8 +89,7 @@ class Payload(Iterable[bytes]):
 
         Raises:
             S3Error: `ENTITY_TOO_LARGE`: more than `size_max` bytes; other codes: the body differs
-                from its
-                announcement.
+                from its announcement.
         """
         if self.size > size_max:
             raise S3Error(

@@ -14,7 +14,7 @@ from lakebed.lake.model import PATH_BYTES_MAX
 from lakebed.lake.multipart.records import MultipartID, Target
 from lakebed.lake.repeats import Invocation
 from lakebed.server.http.bodies import Body as RawBody
-from lakebed.server.http.conditions import INVOCATION_HEADER, invocation_of, write_condition
+from lakebed.server.http.conditions import invocation_of, write_condition
 from lakebed.server.s3.environ import Environ, environ_key, parse_number
 from lakebed.server.s3.errors import ErrorCode, S3Error
 from lakebed.server.s3.payload import Payload, open_body
@@ -65,11 +65,7 @@ class S3Request:
 
     @property
     def ref_path(self) -> RefPath:
-        """The ref and path of the key.
-
-        Raises:
-            S3Error: `KEY_TOO_LONG`.
-        """
+        """The ref and path of the key."""
         return ref_path_of(self.route.key)
 
     @property
@@ -98,19 +94,15 @@ class S3Request:
                 ErrorCode.NOT_IMPLEMENTED,
                 f'If-None-Match of a write must be "*", not "{absent[:100]}"',
             )
-        return write_condition(self.header("If-Match"), absent)
+        return write_condition(self.environ)
 
     @property
     def invocation(self) -> Invocation | None:
         """The id shared by all attempts of this request, or None if the client sent none."""
-        return invocation_of(self.identity.unique_id, self.header(INVOCATION_HEADER))
+        return invocation_of(self.identity.unique_id, self.environ)
 
     def amount(self, parameter: str, most: int) -> int:
-        """Return the requested number of items, by default and at most `most`.
-
-        Raises:
-            S3Error: `INVALID_ARGUMENT`: the parameter is not a number.
-        """
+        """Return the requested number of items, by default and at most `most`."""
         asked = self.number(parameter)
         return most if asked is None else min(asked, most)
 
@@ -123,11 +115,7 @@ class S3Request:
         return _number(parameter, self.route.query.get(parameter) or None)
 
     def number_header(self, name: str) -> int | None:
-        """Return the number in a header, or None if the header is missing.
-
-        Raises:
-            S3Error: `INVALID_ARGUMENT`: the value is not a number.
-        """
+        """Return the number in a header, or None if the header is missing."""
         return _number(name, self.header(name))
 
     def header(self, name: str) -> str | None:
@@ -143,11 +131,7 @@ class S3Request:
                 yield key.removeprefix(start).replace("_", "-").lower(), value
 
     def body(self, *, has_checksums: bool = True) -> Payload:
-        """Return the body; `has_checksums` tells whether checksums in headers refer to it.
-
-        Raises:
-            S3Error: headers that describe the body are missing or invalid.
-        """
+        """Return the body; `has_checksums` tells whether checksums in headers refer to it."""
         limits = self.services.settings.limits
         raw = RawBody(
             self.environ,
@@ -163,11 +147,7 @@ class S3Request:
         )
 
     def authorize(self, action: Action, resource: str) -> None:
-        """Check a permission of the user.
-
-        Raises:
-            Denied: the user's policies do not allow the action.
-        """
+        """Check a permission of the user."""
         context = Context(source_ip=self.client)
         self.services.auth.authorize(self.identity, context, Permission(action, resource))
 

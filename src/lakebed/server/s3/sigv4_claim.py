@@ -55,11 +55,7 @@ class Claim(NamedTuple):
 
 
 def read_claim(environ: Environ) -> Claim:
-    """Return the unverified signature of a request.
-
-    Raises:
-        S3Error: the signature is missing or malformed.
-    """
+    """Return the unverified signature of a request."""
     header = environ.get("HTTP_AUTHORIZATION", "")
     query = query_parameters(environ.get("QUERY_STRING", ""))
     is_presigned = any(name == b"X-Amz-Algorithm" for name, _ in query)

@@ -71,9 +71,7 @@ def read_delete(body: bytes) -> DeleteRequest:
     """Return the keys to delete.
 
     Raises:
-        S3Error: `MALFORMED_XML`: another document, no keys, or too many; `NOT_IMPLEMENTED`:
-            versions or
-            conditions.
+        S3Error: `NOT_IMPLEMENTED`: versions or conditions; `MALFORMED_XML` as in `parse`.
     """
     root = parse(body, "Delete")
     keys = [_key(item) for item in root.all("Object")]
@@ -83,11 +81,7 @@ def read_delete(body: bytes) -> DeleteRequest:
 
 
 def read_complete(body: bytes) -> list[CompletedPart]:
-    """Return the parts to complete an upload with.
-
-    Raises:
-        S3Error: `MALFORMED_XML`: another document, no parts, or too many.
-    """
+    """Return the parts to complete an upload with."""
     parts = [_part(item) for item in parse(body, "CompleteMultipartUpload").all("Part")]
     if not 1 <= len(parts) <= _PARTS_MAX:
         _refuse(f"list 1 to {_PARTS_MAX} parts, not {len(parts)}")
@@ -95,11 +89,7 @@ def read_complete(body: bytes) -> list[CompletedPart]:
 
 
 def read_create_bucket(body: bytes) -> str | None:
-    """Return the region requested for a new bucket, or None.
-
-    Raises:
-        S3Error: `MALFORMED_XML`: another document.
-    """
+    """Return the region requested for a new bucket, or None."""
     if not body:
         return None
     return parse(body, "CreateBucketConfiguration").get("LocationConstraint")

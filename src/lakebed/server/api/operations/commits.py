@@ -75,7 +75,7 @@ def commit(
         created_us=None if body.date is None else body.date * 1_000_000,
         allow_empty=body.allow_empty,
     )
-    result = request.catalog.commits.commit(
+    result = request.services.catalog.commits.commit(
         repository, branch, wanted, source_metarange=query.source_metarange or None
     )
     headers = {TAKEN_ALONG: "true"} if result.taken_along else {}
@@ -85,7 +85,7 @@ def commit(
 @routes.add(CommitsAPI.get, fs("ReadCommit", _REPOSITORY))
 def get_commit(request: ApiRequest, repository: RepositoryID, commit_id: str) -> Commit:
     """Return a commit, by its id or any ref."""
-    found, refused = request.catalog.refs.get_judged_commit(repository, commit_id)
+    found, refused = request.services.catalog.refs.get_judged_commit(repository, commit_id)
     return wire_commit(found, refused=refused)
 
 
@@ -115,7 +115,7 @@ def merge_into_branch(
         keep_staged=body.keep_staged,
     )
     try:
-        merged = request.catalog.commits.merge(repository, ref, destination_branch, wanted)
+        merged = request.services.catalog.commits.merge(repository, ref, destination_branch, wanted)
     except MergeConflict as error:
         return Reply(status=409, body=conflict_body(error, "mergeIntoBranch"))
     return Reply(body=MergeResult(reference=merged.id))
@@ -151,7 +151,7 @@ def revert(
         allow_empty=body.allow_empty,
     )
     try:
-        request.catalog.commits.revert(
+        request.services.catalog.commits.revert(
             repository, branch, body.ref, wanted, parent_number=body.parent_number or None
         )
     except ParentNumberMissing as error:
@@ -170,7 +170,7 @@ def cherry_pick(
 ) -> Commit:
     """Apply the changes of a commit to a branch."""
     overrides = body.commit_overrides or _NO_OVERRIDES
-    picked = request.catalog.commits.cherry_pick(
+    picked = request.services.catalog.commits.cherry_pick(
         repository,
         branch,
         body.ref,
@@ -193,7 +193,7 @@ def reset_branch(
     body: ResetCreation,
 ) -> None:
     """Discard uncommitted changes of a branch: all, below a prefix, or of one object."""
-    commits = request.catalog.commits
+    commits = request.services.catalog.commits
     what = one_of(body.type, ("reset", "object", "common_prefix"), "type")
     if what == "reset":
         commits.reset(repository, branch)
@@ -208,4 +208,4 @@ def hard_reset(
     request: ApiRequest, repository: RepositoryID, branch: BranchID, query: HardResetQuery
 ) -> None:
     """Point a branch without uncommitted changes to another commit."""
-    request.catalog.commits.hard_reset(repository, branch, query.ref)
+    request.services.catalog.commits.hard_reset(repository, branch, query.ref)

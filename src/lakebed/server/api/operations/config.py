@@ -107,7 +107,7 @@ def post_statistics() -> Reply:
 @routes.add(ConfigAPI.usage, _READ)
 def get_usage(request: ApiRequest) -> InstallationUsageReport:
     """Return the number of authenticated requests by month."""
-    usage = request.catalog.usage
+    usage = request.services.catalog.usage
     return InstallationUsageReport(
         installation_id=usage.installation_id(),
         reports=[

@@ -20,7 +20,7 @@ def diff_branch(
     request: ApiRequest, repository: RepositoryID, branch: BranchID, query: KeysQuery
 ) -> Page[Diff]:
     """List the uncommitted changes of a branch."""
-    diff = request.catalog.diff
+    diff = request.services.catalog.diff
     return differences_page(
         diff.list_uncommitted(repository, branch, listing(query)), with_stats=False
     )
@@ -32,7 +32,7 @@ def diff_refs(
 ) -> Page[Diff]:
     """List the changes on the right ref; by default, since the merge base."""
     three_dot = one_of(query.type, ("three_dot", "two_dot"), "type") == "three_dot"
-    found = request.catalog.diff.list_between(
+    found = request.services.catalog.diff.list_between(
         repository, ref, right_ref, listing(query), since_parting=three_dot
     )
     return differences_page(found, with_stats=query.include_right_stats)

@@ -54,24 +54,24 @@ def _dump_id(body: RefsDump) -> DumpID:
 @routes.add(RepositoriesAPI.dump, _DUMP)
 def dump_refs(request: ApiRequest, repository: RepositoryID) -> RefsDump:
     """Write all branches, tags and commits into the repository's storage namespace."""
-    return _refs(request.catalog.refs.dump(repository))
+    return _refs(request.services.catalog.refs.dump(repository))
 
 
 @routes.add(RepositoriesAPI.restore, _RESTORE)
 def restore_refs(request: ApiRequest, repository: RepositoryID, body: RefsDump) -> None:
     """Restore a dump into a bare repository."""
-    request.catalog.refs.restore(repository, _dump_id(body))
+    request.services.catalog.refs.restore(repository, _dump_id(body))
 
 
 def _task(request: ApiRequest, repository: RepositoryID, query: TaskQuery, kind: str) -> TaskStatus:
-    tasks = request.catalog.tasks
+    tasks = request.services.catalog.tasks
     return tasks.status(repository, TaskID(query.task_id), kind)
 
 
 @routes.add(RepositoriesAPI.start_dump, _DUMP)
 def dump_submit(request: ApiRequest, repository: RepositoryID) -> TaskInfo:
     """Start a dump of a repository's refs."""
-    return TaskInfo(id=request.catalog.tasks.start_dump(repository))
+    return TaskInfo(id=request.services.catalog.tasks.start_dump(repository))
 
 
 @routes.add(RepositoriesAPI.dump_status, _DUMP)
@@ -92,7 +92,7 @@ def dump_status(
 @routes.add(RepositoriesAPI.start_restore, _RESTORE)
 def restore_submit(request: ApiRequest, repository: RepositoryID, body: RefsDump) -> TaskInfo:
     """Start restoring a dump into a bare repository."""
-    tasks = request.catalog.tasks
+    tasks = request.services.catalog.tasks
     return TaskInfo(id=tasks.start_restore(repository, _dump_id(body)))
 
 

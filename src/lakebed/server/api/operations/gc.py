@@ -79,7 +79,7 @@ def mark_storage(request: ApiRequest, repository: RepositoryID) -> GarbageCollec
 
 def leave_mark(request: ApiRequest, repository: RepositoryID) -> GarbageCollectionMark:
     """Write a marker object into the storage of a repository; see `GCMarkers`."""
-    mark = request.reclaim.storage_markers.leave(repository)
+    mark = request.services.reclaim.storage_markers.leave(repository)
     storage = request.services.settings.blockstore
     local = storage.local if storage.type == "local" else None
     return GarbageCollectionMark(
@@ -99,7 +99,7 @@ def take_lease(
 
     A lease whose mark has not changed for the lease time can be taken over, by that mark.
     """
-    leases = request.reclaim.leases
+    leases = request.services.reclaim.leases
     if body.renew:
         found = leases.renew(repository, body.holder)
     else:
@@ -110,7 +110,7 @@ def take_lease(
 @routes.add(GarbageAPI.give_lease_back, _UNCOMMITTED)
 def give_lease_back(request: ApiRequest, repository: RepositoryID, query: LeaseQuery) -> None:
     """Release the lease of runs, and report whether the run succeeded."""
-    request.reclaim.leases.end_run(
+    request.services.reclaim.leases.end_run(
         repository, query.holder, is_good=query.good, next_us=query.next_us
     )
 
@@ -123,7 +123,7 @@ def prepare_uncommitted(
     body: PrepareGCUncommittedRequest = _FIRST_PAGE,
 ) -> PrepareGCUncommittedResponse:
     """Write a page of the addresses referenced by open uploads and staged entries."""
-    prepared = request.reclaim.preparation.prepare_uncommitted(
+    prepared = request.services.reclaim.preparation.prepare_uncommitted(
         repository,
         unique_id=_unique_id(query),
         token=body.continuation_token or None,
@@ -148,13 +148,13 @@ def prepare_commits_later(
     request: ApiRequest, repository: RepositoryID, query: CommitsQuery
 ) -> TaskInfo:
     """Start writing all commit records."""
-    found = request.catalog.repositories.get(repository)
+    found = request.services.catalog.repositories.get(repository)
 
     def work() -> str:
         prepared = _prepare_commits(request, repository, query)
         return json.dumps([prepared.run_id, prepared.location])
 
-    return TaskInfo(id=request.catalog.tasks.start(found, _TASK, work))
+    return TaskInfo(id=request.services.catalog.tasks.start(found, _TASK, work))
 
 
 @routes.add(GarbageAPI.prepare_commits_status, _COMMITS)
@@ -162,7 +162,7 @@ def prepare_commits_status(
     request: ApiRequest, repository: RepositoryID, query: PrepareQuery
 ) -> PrepareGarbageCollectionCommitsStatus:
     """Return the state of writing the commit records."""
-    tasks = request.catalog.tasks
+    tasks = request.services.catalog.tasks
     task = tasks.status(repository, TaskID(query.id), _TASK)
     failed = task.error is not None
     return PrepareGarbageCollectionCommitsStatus(
@@ -179,7 +179,7 @@ def list_runs(
     request: ApiRequest, repository: RepositoryID, query: PageQuery
 ) -> Page[GarbageCollectionRun]:
     """List the runs with stored reports, oldest first, with their outcome."""
-    runs = request.reclaim.runs.list(repository, after=query.after)
+    runs = request.services.reclaim.runs.list(repository, after=query.after)
     found = (run for run in runs if run.id.startswith(query.prefix))
     return first_page(found, query, wire=_wire_run, name=lambda run: run.id)
 
@@ -193,7 +193,7 @@ def explain(
     The answer may name any branch, path and commit that references an object; so it requires
     permission to read all objects.
     """
-    explanations = request.reclaim.explanations
+    explanations = request.services.reclaim.explanations
     if bool(query.ref) == bool(query.address) or (query.address and query.path):
         raise BadRequest("give a commit by ref, an object by ref and path, or an object by address")
     if query.address:
@@ -212,7 +212,7 @@ def list_unfinished(
     request: ApiRequest, repository: RepositoryID, query: PageQuery
 ) -> Page[UnfinishedUpload]:
     """List the multipart uploads, and the issued addresses, that were not finished."""
-    uploads = request.reclaim.unfinished.list(repository, after=query.after)
+    uploads = request.services.reclaim.unfinished.list(repository, after=query.after)
     found = (upload for upload in uploads if upload.id.startswith(query.prefix))
     return first_page(found, query, wire=_wire_upload, name=lambda upload: upload.id)
 
@@ -220,7 +220,7 @@ def list_unfinished(
 @routes.add(GarbageAPI.end_unfinished, (_UNCOMMITTED, _DELETE))
 def end_unfinished(request: ApiRequest, repository: RepositoryID, upload: str) -> None:
     """End an unfinished upload: it can no longer be completed, and its bytes become garbage."""
-    request.reclaim.unfinished.end(repository, upload)
+    request.services.reclaim.unfinished.end(repository, upload)
 
 
 def _wire_run(run: GarbageRun) -> GarbageCollectionRun:
@@ -243,7 +243,7 @@ def _wire_upload(found: Unfinished) -> UnfinishedUpload:
 def _prepare_commits(
     request: ApiRequest, repository: RepositoryID, query: CommitsQuery
 ) -> PreparedRun:
-    return request.reclaim.preparation.prepare_commits(
+    return request.services.reclaim.preparation.prepare_commits(
         repository,
         unique_id=_unique_id(query),
         run_id=GCRunID(query.run_id) if query.run_id else None,
@@ -261,8 +261,11 @@ def _wire(prepared: PreparedRun) -> GarbageCollectionPrepareResponse:
 # Retention rules
 
 
-def _rules(request: ApiRequest, repository: RepositoryID) -> GarbageCollectionRules:
-    found = request.reclaim.retention.find_rules(repository)
+@routes.add(GarbageAPI.old_rules, _GET_RULES)
+@routes.add(GarbageAPI.rules, _GET_RULES)
+def get_rules(request: ApiRequest, repository: RepositoryID) -> GarbageCollectionRules:
+    """Return the retention rules of the commit history."""
+    found = request.services.reclaim.retention.find_rules(repository)
     if found is None:
         raise NoRules(repository)
     return GarbageCollectionRules(
@@ -274,54 +277,26 @@ def _rules(request: ApiRequest, repository: RepositoryID) -> GarbageCollectionRu
     )
 
 
-def _set(request: ApiRequest, repository: RepositoryID, body: GarbageCollectionRules) -> None:
-    branches = [BranchRule(rule.branch_id, rule.retention_days) for rule in body.branches or ()]
-    rules = RetentionRules(body.default_retention_days, branches)
-    request.reclaim.retention.set_rules(repository, rules)
-
-
-@routes.add(GarbageAPI.rules, _GET_RULES)
-def get_rules(request: ApiRequest, repository: RepositoryID) -> GarbageCollectionRules:
-    """Return the retention rules of the commit history."""
-    return _rules(request, repository)
-
-
+@routes.add(GarbageAPI.old_set_rules, _SET_RULES)
 @routes.add(GarbageAPI.set_rules, _SET_RULES)
 def set_rules(request: ApiRequest, repository: RepositoryID, body: GarbageCollectionRules) -> None:
     """Replace the retention rules of the commit history."""
-    _set(request, repository, body)
-
-
-@routes.add(GarbageAPI.delete_rules, _SET_RULES)
-def delete_rules(request: ApiRequest, repository: RepositoryID) -> None:
-    """Delete the rules: all commits are retained from now on."""
-    request.reclaim.retention.delete_rules(repository)
-
-
-@routes.add(GarbageAPI.old_rules, _GET_RULES)
-def old_get_rules(request: ApiRequest, repository: RepositoryID) -> GarbageCollectionRules:
-    """Return the retention rules of the commit history."""
-    return _rules(request, repository)
-
-
-@routes.add(GarbageAPI.old_set_rules, _SET_RULES)
-def old_set_rules(
-    request: ApiRequest, repository: RepositoryID, body: GarbageCollectionRules
-) -> None:
-    """Replace the retention rules of the commit history."""
-    _set(request, repository, body)
+    branches = [BranchRule(rule.branch_id, rule.retention_days) for rule in body.branches or ()]
+    rules = RetentionRules(body.default_retention_days, branches)
+    request.services.reclaim.retention.set_rules(repository, rules)
 
 
 @routes.add(GarbageAPI.old_delete_rules, _SET_RULES)
-def old_delete_rules(request: ApiRequest, repository: RepositoryID) -> None:
+@routes.add(GarbageAPI.delete_rules, _SET_RULES)
+def delete_rules(request: ApiRequest, repository: RepositoryID) -> None:
     """Delete the rules: all commits are retained from now on."""
-    request.reclaim.retention.delete_rules(repository)
+    request.services.reclaim.retention.delete_rules(repository)
 
 
 @routes.add(GarbageAPI.may_set_rules, _SET_RULES)
 def may_set_rules(request: ApiRequest, repository: RepositoryID) -> None:
     """Check whether the caller may set retention rules."""
-    request.catalog.repositories.get(repository)
+    request.services.catalog.repositories.get(repository)
 
 
 @routes.add(GarbageAPI.expire, _COMMITS)
@@ -329,7 +304,7 @@ def expire_commits(
     request: ApiRequest, repository: RepositoryID, query: ExpireQuery
 ) -> ExpiredCommits:
     """Mark the commits not retained by the rules, and expire commits marked earlier."""
-    done = request.reclaim.retention.expire(
+    done = request.services.reclaim.retention.expire(
         repository,
         unique_id=_unique_id(query),
         max_share=query.max_share,
@@ -353,7 +328,7 @@ def write_old_commits(
     request: ApiRequest, repository: RepositoryID, query: OldCommitsQuery
 ) -> OldCommits:
     """Write the commits whose expiry frees objects, for the report of a run."""
-    files = request.reclaim.preparation.write_old_commits(
+    files = request.services.reclaim.preparation.write_old_commits(
         repository,
         unique_id=_unique_id(query),
         run_id=GCRunID(query.run_id),

@@ -69,7 +69,7 @@ def import_start(
 ) -> ImportInfo:
     """Start an import of objects into a branch."""
     commit = body.commit
-    import_id = request.catalog.imports.start(
+    import_id = request.services.catalog.imports.start(
         repository,
         branch,
         _sources(body),
@@ -86,7 +86,7 @@ def import_start(
 def _for_spark(
     request: ApiRequest, repository: RepositoryID, sources: list[ImportSource]
 ) -> SparkImport:
-    breaks = request.catalog.imports.breaks(repository)
+    breaks = request.services.catalog.imports.breaks(repository)
     return SparkImport(
         mark=leave_mark(request, repository),
         sources=[
@@ -120,7 +120,7 @@ def import_report(
         metarange_id=body.metarange_id,
         error=body.error,
     )
-    status = request.catalog.outside_imports.report(
+    status = request.services.catalog.outside_imports.report(
         repository,
         branch,
         ImportID(query.id),
@@ -136,7 +136,9 @@ def import_status(
     request: ApiRequest, repository: RepositoryID, branch: BranchID, query: ImportQuery
 ) -> ImportStatus:
     """Return the progress of an import."""
-    return _wire_status(request.catalog.imports.status(repository, branch, ImportID(query.id)))
+    return _wire_status(
+        request.services.catalog.imports.status(repository, branch, ImportID(query.id))
+    )
 
 
 def _wire_status(status: imports.ImportProgress) -> ImportStatus:
@@ -163,5 +165,5 @@ def import_cancel(
     request: ApiRequest, repository: RepositoryID, branch: BranchID, query: ImportQuery
 ) -> Reply:
     """Cancel an import."""
-    request.catalog.imports.cancel(repository, branch, ImportID(query.id))
+    request.services.catalog.imports.cancel(repository, branch, ImportID(query.id))
     return Reply()

@@ -23,7 +23,7 @@ _READ: Final = (
 def _find(
     request: ApiRequest, repository: RepositoryID, kind: FileKind, file_id: str
 ) -> MetadataFile:
-    found = request.catalog.metadata_files.find(repository, kind, file_id)
+    found = request.services.catalog.metadata_files.find(repository, kind, file_id)
     if found is None:
         raise FileMissing(kind, file_id)
     return found
@@ -54,9 +54,9 @@ def get_metadata_object(
     one_of(kind, _KINDS, "type of a metadata object")
     found = _find(request, repository, _KINDS[kind], object_id)
     if query.presign:
-        url = request.catalog.presigning.to_read(found.address, found.size).url
+        url = request.services.catalog.presigning.to_read(found.address, found.size).url
         return Reply(status=302, headers={"Location": request.absolute(url)})
-    stream = request.catalog.metadata_files.read(found)
+    stream = request.services.catalog.metadata_files.read(found)
     return Reply(
         body=stream,
         content_type=_PARQUET,
@@ -73,5 +73,7 @@ def create_symlinks(
     request: ApiRequest, repository: RepositoryID, ref: str, query: LocationQuery
 ) -> StorageURI:
     """Write lists of the addresses of a branch's objects, one file per folder."""
-    written = request.catalog.symlinks.write(repository, BranchID(ref), query.location.encode())
+    written = request.services.catalog.symlinks.write(
+        repository, BranchID(ref), query.location.encode()
+    )
     return StorageURI(location=str(written))

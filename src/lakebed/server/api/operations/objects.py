@@ -20,7 +20,6 @@ from lakebed.server.api.request import ApiRequest, as_key, as_text
 from lakebed.server.api.routes import Reply, Routes, fs
 from lakebed.server.http.bodies import Body
 from lakebed.server.http.conditions import (
-    INVOCATION_HEADER,
     etag,
     header_text,
     http_date,
@@ -77,7 +76,7 @@ def wire(
     """Return an object as the API's struct."""
     address, expiry = str(found.location), None
     if presign:
-        presigned = request.catalog.objects.presign(found)
+        presigned = request.services.catalog.objects.presign(found)
         address, expiry = request.absolute(presigned.url), int(presigned.expires.timestamp())
     return ObjectStats(
         path=as_text(found.path),
@@ -118,18 +117,18 @@ def _type_of(found: Found) -> str:
 @routes.add(ObjectsAPI.get, fs("ReadObject", _OBJECT))
 def get_object(request: ApiRequest, repository: RepositoryID, ref: str, query: ReadQuery) -> Reply:
     """Return the bytes of an object, or a byte range (Range)."""
-    objects = request.catalog.objects
+    objects = request.services.catalog.objects
     found = objects.stat(repository, ref, as_key(query.path))
     if query.presign:
         objects.check_bytes(found)
         return Reply(status=302, headers={"Location": request.absolute(objects.presign(found).url)})
     headers = _headers(found, ref)
-    known = request.header("If-None-Match")
+    known = request.environ.get("HTTP_IF_NONE_MATCH")
     if known is not None and matches(known, found.checksum):
         objects.check_bytes(found)
         return Reply(status=304, headers=headers)
     try:
-        selection = select_bytes(requested_range(request.header("Range")), found.size)
+        selection = select_bytes(requested_range(request.environ.get("HTTP_RANGE")), found.size)
     except RangeNotSatisfiable as error:
         return Reply(
             status=416,
@@ -148,10 +147,10 @@ def get_object(request: ApiRequest, repository: RepositoryID, ref: str, query: R
 @routes.add(ObjectsAPI.head, fs("ReadObject", _OBJECT))
 def head_object(request: ApiRequest, repository: RepositoryID, ref: str, query: PathQuery) -> Reply:
     """Return the headers of a download."""
-    objects = request.catalog.objects
+    objects = request.services.catalog.objects
     found = objects.stat(repository, ref, as_key(query.path))
     try:
-        selection = select_bytes(requested_range(request.header("Range")), found.size)
+        selection = select_bytes(requested_range(request.environ.get("HTTP_RANGE")), found.size)
     except RangeNotSatisfiable:
         return Reply(status=416, headers=no_bytes_headers(found.size))
     headers = _headers(found, ref) | selection.headers
@@ -164,7 +163,7 @@ def stat_object(
     request: ApiRequest, repository: RepositoryID, ref: str, query: StatQuery
 ) -> ObjectStats:
     """Return the properties of an object."""
-    objects = request.catalog.objects
+    objects = request.services.catalog.objects
     found = objects.stat(repository, ref, as_key(query.path))
     if query.presign:
         objects.check_bytes(found)
@@ -176,7 +175,7 @@ def get_underlying(
     request: ApiRequest, repository: RepositoryID, ref: str, query: PathQuery
 ) -> UnderlyingObjectProperties:
     """Return the storage's properties of an object."""
-    request.catalog.objects.stat(repository, ref, as_key(query.path))
+    request.services.catalog.objects.stat(repository, ref, as_key(query.path))
     return UnderlyingObjectProperties()
 
 
@@ -189,7 +188,7 @@ def list_objects(
     With `presign`, imported and linked objects have no URL: each must first be compared with the
     storage, which `statObject` does.
     """
-    page = request.catalog.objects.list_objects(repository, ref, listing(query))
+    page = request.services.catalog.objects.list_objects(repository, ref, listing(query))
     if not query.presign:
         return objects_page(page, user_metadata=query.user_metadata)
     may_read = _reading_test(request, repository)
@@ -215,7 +214,7 @@ def search_objects(
     listing = EntryQuery(
         prefix=query.prefix.encode(), after=query.after.encode(), amount=query.limit
     )
-    found = request.catalog.search.find(repository, ref, query.text, listing)
+    found = request.services.catalog.search.find(repository, ref, query.text, listing)
     results = [wire(request, each, user_metadata=False) for each in found.objects]
     return page_of(results, has_more=found.has_more, last=as_text(found.last))
 
@@ -247,21 +246,21 @@ def upload_object(
         seconds_max=limits.transfer_seconds,
         rate_min=limits.body_bytes_per_second,
     )
-    kind = request.header("Content-Type") or ""
+    kind: str = request.environ.get("CONTENT_TYPE") or ""
     if kind.lower().startswith("multipart/form-data"):
         file = form_file(body, kind, field="content")
         chunks, content_type = file.chunks, file.content_type
     else:
         chunks, content_type = body.chunks(), kind or None
-    stored = request.catalog.uploads.upload(
+    stored = request.services.catalog.uploads.upload(
         repository,
         branch,
         as_key(query.path),
         chunks,
         content_type=content_type or DEFAULT_CONTENT_TYPE,
         metadata=_user_metadata(request),
-        condition=write_condition(request.header("If-Match"), request.header("If-None-Match")),
-        invocation=invocation_of(request.identity.unique_id, request.header(INVOCATION_HEADER)),
+        condition=write_condition(request.environ),
+        invocation=invocation_of(request.identity.unique_id, request.environ),
     )
     return wire(request, stored)
 
@@ -286,7 +285,7 @@ def may_upload(
 ) -> None:
     """Check whether an upload would be accepted."""
     as_key(query.path)
-    request.catalog.objects.check_writable(repository, branch)
+    request.services.catalog.objects.check_writable(repository, branch)
 
 
 @routes.add(ObjectsAPI.delete, fs("DeleteObject", _OBJECT))
@@ -294,7 +293,7 @@ def delete_object(
     request: ApiRequest, repository: RepositoryID, branch: BranchID, query: ForcePathQuery
 ) -> None:
     """Delete an object; succeeds if it does not exist."""
-    request.catalog.objects.delete(repository, branch, as_key(query.path))
+    request.services.catalog.objects.delete(repository, branch, as_key(query.path))
 
 
 @routes.add(
@@ -310,7 +309,7 @@ def delete_objects(
     """Delete many objects; the answer lists the failures."""
     if len(body.paths) > PATHS_MAX:
         raise BadRequest(f"too many paths: {len(body.paths)}, at most {PATHS_MAX} per request")
-    failed = request.catalog.objects.delete_many(
+    failed = request.services.catalog.objects.delete_many(
         repository, branch, [as_key(path) for path in body.paths]
     )
     return ObjectErrorList(
@@ -345,7 +344,7 @@ def copy_object(
             "shallow copies are not supported: the shared bytes could be deleted with the source;"
             " copy without shallow, which does not copy the bytes of recent objects either"
         )
-    copied = request.catalog.copies.copy(
+    copied = request.services.catalog.copies.copy(
         repository,
         branch,
         as_key(query.dest_path, "dest_path"),
@@ -364,4 +363,4 @@ def update_metadata(
     body: UpdateObjectUserMetadata,
 ) -> None:
     """Replace the user metadata of an object."""
-    request.catalog.copies.set_metadata(repository, branch, as_key(query.path), body.set)
+    request.services.catalog.copies.set_metadata(repository, branch, as_key(query.path), body.set)

@@ -35,7 +35,7 @@ def create(
 ) -> PresignMultipartUpload:
     """Start a multipart upload; return presigned URLs for the requested number of parts."""
     _check_supported(request)
-    begun = request.catalog.presigned_uploads.create(
+    begun = request.services.catalog.presigned_uploads.create(
         repository, branch, as_key(query.path), parts=query.parts
     )
     return PresignMultipartUpload(
@@ -58,7 +58,7 @@ def presign_part(
     """Return a presigned URL for one part."""
     _check_supported(request)
     target = _target(repository, branch, query.path, upload, body.physical_address)
-    signed = request.catalog.presigned_uploads.presign_part(target, _number(part))
+    signed = request.services.catalog.presigned_uploads.presign_part(target, _number(part))
     return UploadTo(presigned_url=request.absolute(signed.url))
 
 
@@ -81,14 +81,14 @@ def copy_part(
     """Create a part from an existing object, or from a byte range of it."""
     _check_supported(request)
     target = _target(repository, branch, query.path, upload, body.physical_address)
-    source, objects = body.copy_source, request.catalog.objects
+    source, objects = body.copy_source, request.services.catalog.objects
     found = objects.stat(RepositoryID(source.repository), source.ref, as_key(source.path))
     wanted = None if source.range is None else copied_range(source.range, found.size)
     if source.range is not None and wanted is None:
         raise _bad_range(source, found.size)
     _, size = resolve_range(wanted, found.size)
     with objects.read(found, byte_range=wanted) as stream:
-        mark = request.catalog.multiparts.put_presigned_part(
+        mark = request.services.catalog.multiparts.put_presigned_part(
             target, _number(part), stream, size=size
         )
     return Reply(headers={"ETag": etag(mark)})
@@ -105,7 +105,7 @@ def complete(
 ) -> ObjectStats:
     """Create the object from its parts; a repeated request gets the same answer."""
     _check_supported(request)
-    completed = request.catalog.completions.complete(
+    completed = request.services.catalog.completions.complete(
         _target(repository, branch, query.path, upload, body.physical_address),
         [NamedPart(each.part_number, each.etag.strip(' "')) for each in body.parts],
         content_type=body.content_type or None,
@@ -126,11 +126,11 @@ def abort(
     """Abort an upload and discard its parts."""
     _check_supported(request)
     target = _target(repository, branch, query.path, upload, body.physical_address)
-    request.catalog.multiparts.abort(target)
+    request.services.catalog.multiparts.abort(target)
 
 
 def _check_supported(request: ApiRequest) -> None:
-    if not request.catalog.presigning.parts_supported:
+    if not request.services.catalog.presigning.parts_supported:
         raise NotImplementedHere("presign multipart upload API is not supported")
 
 

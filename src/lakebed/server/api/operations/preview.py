@@ -19,7 +19,7 @@ def preview_object(
     request: ApiRequest, repository: RepositoryID, ref: str, query: PreviewQuery
 ) -> Preview:
     """Preview an object: rows of a table, text, or the reason for no preview."""
-    return request.catalog.previews.show(
+    return request.services.catalog.previews.show(
         repository, ref, as_key(query.path), offset=query.offset, limit=query.limit
     )
 
@@ -29,6 +29,6 @@ def diff_object_rows(
     request: ApiRequest, repository: RepositoryID, ref: str, query: RowDiffQuery
 ) -> RowDiff:
     """Return the rows of a table that differ between two refs."""
-    return request.catalog.previews.diff(
+    return request.services.catalog.previews.diff(
         repository, ref, query.right_ref, as_key(query.path), query.keys
     )

@@ -54,7 +54,7 @@ def list_pulls(
 ) -> Page[PullRequest]:
     """List the pull requests of a repository, newest first."""
     status = one_of(query.status, _IS_OPEN, "status")
-    found = request.catalog.pulls.list(
+    found = request.services.catalog.pulls.list(
         repository, prefix=query.prefix, after=query.after, is_open=_IS_OPEN[status]
     )
     return first_page(found, query, wire=_listed, name=lambda pull: pull.id)
@@ -65,7 +65,7 @@ def create_pull(
     request: ApiRequest, repository: RepositoryID, body: PullRequestCreation
 ) -> PullRequestCreationResponse:
     """Create a pull request to merge one branch into another."""
-    pull_id = request.catalog.pulls.create(
+    pull_id = request.services.catalog.pulls.create(
         repository,
         source=BranchID(body.source_branch),
         destination=BranchID(body.destination_branch),
@@ -79,7 +79,7 @@ def create_pull(
 @routes.add(PullsAPI.get, _pr("ReadPullRequest"))
 def get_pull(request: ApiRequest, repository: RepositoryID, pull_request: str) -> PullRequest:
     """Return a pull request, with the expected result of a merge."""
-    pulls = request.catalog.pulls
+    pulls = request.services.catalog.pulls
     pull = pulls.get(repository, check_pull_id(pull_request))
     outlook = pulls.outlook(repository, pull)
     found = _listed(pull)
@@ -100,7 +100,7 @@ def update_pull(
 ) -> None:
     """Change the title or description of a pull request, close it, or reopen it."""
     status = None if body.status is None else one_of(body.status, PullStatus, "status")
-    request.catalog.pulls.update(
+    request.services.catalog.pulls.update(
         repository,
         check_pull_id(pull_request),
         title=body.title,
@@ -114,7 +114,7 @@ def merge_pull(
     request: ApiRequest, repository: RepositoryID, pull_request: str, query: PullMergeQuery
 ) -> Reply:
     """Merge a pull request; requires permission to commit to the destination."""
-    pulls = request.catalog.pulls
+    pulls = request.services.catalog.pulls
     pull = pulls.get(repository, check_pull_id(pull_request))
     branches = f"arn:lakefs:fs:::repository/{repository}/branch"
     request.authorize("fs:CreateCommit", f"{branches}/{pull.destination_branch}")

@@ -39,11 +39,11 @@ def purge_objects(request: ApiRequest, repository: RepositoryID, body: PurgeRequ
     Objects are selected by path, path prefix, or checksum. A first pass deletes the bytes; a second
     one follows when no commit is in progress any more. `getPurgeStatus` returns the progress.
     """
-    found = request.catalog.repositories.get(repository)
+    found = request.services.catalog.repositories.get(repository)
     query = _query(body)
     if body.confirm and not body.reason:
         raise BadRequest("a purge needs a reason, which is shown to later readers of the object")
-    purges, username = request.reclaim.purges, request.identity.user_id
+    purges, username = request.services.reclaim.purges, request.identity.user_id
 
     def work(tell: Tell) -> str:
         if not body.confirm:
@@ -57,13 +57,13 @@ def purge_objects(request: ApiRequest, repository: RepositoryID, body: PurgeRequ
         )
         return json.dumps(asdict(done))
 
-    return TaskInfo(id=request.catalog.tasks.start_telling(found, _TASK, work))
+    return TaskInfo(id=request.services.catalog.tasks.start_telling(found, _TASK, work))
 
 
 @routes.add(PurgesAPI.status, _PURGE)
 def get_purge_status(request: ApiRequest, repository: RepositoryID, purge: str) -> PurgeTaskStatus:
     """Return the state and result of a purge."""
-    task = request.catalog.tasks.status(repository, TaskID(purge), _TASK)
+    task = request.services.catalog.tasks.status(repository, TaskID(purge), _TASK)
     error = None
     if task.error is not None:
         error = Error(message=task.error, kind=task.error_kind or "")
@@ -99,13 +99,13 @@ _PURGE_REPOSITORY: Final = Need(
 @routes.add(PurgesAPI.left_by_repository, _PURGE_REPOSITORY)
 def get_deleted(request: ApiRequest, repository: RepositoryID) -> LeftByRepositories:
     """List the remaining data of deleted repositories of a name."""
-    return _left(request.reclaim.repository_purges.left_by(repository))
+    return _left(request.services.reclaim.repository_purges.left_by(repository))
 
 
 @routes.add(PurgesAPI.purge_repository, _PURGE_REPOSITORY)
 def purge_deleted(request: ApiRequest, repository: RepositoryID) -> LeftByRepositories:
     """Request deletion of the remaining data of deleted repositories of a name, when due."""
-    return _left(request.reclaim.repository_purges.request(repository))
+    return _left(request.services.reclaim.repository_purges.request(repository))
 
 
 def _left(found: list[LeftNamespace]) -> LeftByRepositories:

@@ -38,7 +38,7 @@ def _wire(ref: Branch | Tag) -> Ref:
 @routes.add(BranchesAPI.list, fs("ListBranches", _REPOSITORY))
 def list_branches(request: ApiRequest, repository: RepositoryID, query: BranchesQuery) -> Page[Ref]:
     """List the branches of a repository."""
-    found = request.catalog.refs.list_branches(
+    found = request.services.catalog.refs.list_branches(
         repository, prefix=query.prefix, after=query.after, show_hidden=query.show_hidden
     )
     return first_page(found, query, wire=_wire, name=lambda branch: branch.id)
@@ -53,7 +53,7 @@ def create_branch(
     body: BranchCreation,
 ) -> Reply:
     """Create a branch; the answer is the id of its commit, as text."""
-    created = request.catalog.ref_changes.create_branch(
+    created = request.services.catalog.ref_changes.create_branch(
         repository, body.name, body.source, hidden=body.hidden
     )
     return Reply(body=created.commit_id, content_type="text/plain")
@@ -62,7 +62,7 @@ def create_branch(
 @routes.add(BranchesAPI.get, fs("ReadBranch", _BRANCH_ARN))
 def get_branch(request: ApiRequest, repository: RepositoryID, branch: BranchID) -> Ref:
     """Return a branch."""
-    return _wire(request.catalog.refs.get_branch(repository, branch))
+    return _wire(request.services.catalog.refs.get_branch(repository, branch))
 
 
 @routes.add(BranchesAPI.delete, (fs("DeleteBranch", _BRANCH_ARN), SKIP_HOOKS))
@@ -72,7 +72,7 @@ def delete_branch(
     branch: BranchID,
 ) -> None:
     """Delete a branch and its uncommitted changes."""
-    request.catalog.ref_changes.delete_branch(repository, branch)
+    request.services.catalog.ref_changes.delete_branch(repository, branch)
 
 
 # Tags
@@ -81,7 +81,9 @@ def delete_branch(
 @routes.add(TagsAPI.list, fs("ListTags", _REPOSITORY))
 def list_tags(request: ApiRequest, repository: RepositoryID, query: PageQuery) -> Page[Ref]:
     """List the tags of a repository."""
-    found = request.catalog.refs.list_tags(repository, prefix=query.prefix, after=query.after)
+    found = request.services.catalog.refs.list_tags(
+        repository, prefix=query.prefix, after=query.after
+    )
     return first_page(found, query, wire=_wire, name=lambda tag: tag.id)
 
 
@@ -92,13 +94,13 @@ def create_tag(
     body: TagCreation,
 ) -> Ref:
     """Create a tag."""
-    return _wire(request.catalog.ref_changes.create_tag(repository, body.id, body.ref))
+    return _wire(request.services.catalog.ref_changes.create_tag(repository, body.id, body.ref))
 
 
 @routes.add(TagsAPI.get, fs("ReadTag", _TAG_ARN))
 def get_tag(request: ApiRequest, repository: RepositoryID, tag: TagID) -> Ref:
     """Return a tag."""
-    return _wire(request.catalog.refs.get_tag(repository, tag))
+    return _wire(request.services.catalog.refs.get_tag(repository, tag))
 
 
 @routes.add(TagsAPI.delete, (fs("DeleteTag", _TAG_ARN), SKIP_HOOKS))
@@ -108,7 +110,7 @@ def delete_tag(
     tag: TagID,
 ) -> None:
     """Delete a tag, but not its commit."""
-    request.catalog.ref_changes.delete_tag(repository, tag)
+    request.services.catalog.ref_changes.delete_tag(repository, tag)
 
 
 # History
@@ -119,7 +121,7 @@ def log_commits(
     request: ApiRequest, repository: RepositoryID, ref: str, query: LogCommitsQuery
 ) -> Page[Commit]:
     """List the history of a ref."""
-    page = request.catalog.refs.log(
+    page = request.services.catalog.refs.log(
         repository,
         ref,
         amount=query.limit,
@@ -140,7 +142,7 @@ def find_merge_base(
     request: ApiRequest, repository: RepositoryID, ref: str, destination_branch: str
 ) -> FindMergeBaseResult:
     """Return the merge base of two refs."""
-    found = request.catalog.refs.find_merge_base(repository, ref, destination_branch)
+    found = request.services.catalog.refs.find_merge_base(repository, ref, destination_branch)
     return FindMergeBaseResult(
         source_commit_id=found.source.id,
         destination_commit_id=found.destination.id,

@@ -42,7 +42,7 @@ def wire(repository: model.Repository) -> Repository:
 @routes.add(RepositoriesAPI.list, fs("ListRepositories", "*"))
 def list_repositories(request: ApiRequest, query: RepositoriesQuery) -> Page[Repository]:
     """List the repositories."""
-    found = request.catalog.repositories.list(prefix=query.prefix, after=query.after)
+    found = request.services.catalog.repositories.list(prefix=query.prefix, after=query.after)
     if query.search:
         found = (repository for repository in found if query.search in repository.id)
     return first_page(found, query, wire=wire, name=lambda repository: repository.id)
@@ -69,7 +69,7 @@ def create_repository(
             f"unknown storage_id '{body.storage_id}': this server has one storage, without an id;"
             " omit storage_id"
         )
-    repositories, committer = request.catalog.repositories, request.identity.committer
+    repositories, committer = request.services.catalog.repositories, request.identity.committer
     place, branch = parse_namespace(body.storage_namespace), body.default_branch
     if query.bare:
         bare = repositories.create_bare(
@@ -80,20 +80,20 @@ def create_repository(
         body.name, place, committer=committer, default_branch=branch, read_only=body.read_only
     )
     if body.sample_data:
-        add_sample(request.catalog, created, committer=committer)
+        add_sample(request.services.catalog, created, committer=committer)
     return wire(created)
 
 
 @routes.add(RepositoriesAPI.get, fs("ReadRepository", _ARN))
 def get_repository(request: ApiRequest, repository: RepositoryID) -> Repository:
     """Return a repository."""
-    return wire(request.catalog.repositories.get(repository))
+    return wire(request.services.catalog.repositories.get(repository))
 
 
 @routes.add(RepositoriesAPI.delete, fs("DeleteRepository", _ARN))
 def delete_repository(request: ApiRequest, repository: RepositoryID, query: ForceQuery) -> None:
     """Delete a repository, but not its objects in the storage."""
-    request.catalog.repositories.delete(repository, force=query.force)
+    request.services.catalog.repositories.delete(repository, force=query.force)
 
 
 # Metadata
@@ -102,7 +102,7 @@ def delete_repository(request: ApiRequest, repository: RepositoryID, query: Forc
 @routes.add(RepositoriesAPI.metadata, fs("ReadRepository", _ARN))
 def get_metadata(request: ApiRequest, repository: RepositoryID) -> dict[str, str]:
     """Return the metadata of a repository."""
-    return request.catalog.repositories.get(repository).metadata
+    return request.services.catalog.repositories.get(repository).metadata
 
 
 @routes.add(RepositoriesAPI.set_metadata, fs("UpdateRepository", _ARN))
@@ -110,7 +110,7 @@ def set_metadata(
     request: ApiRequest, repository: RepositoryID, body: RepositoryMetadataSet
 ) -> None:
     """Add or replace metadata of a repository."""
-    request.catalog.repositories.set_metadata(repository, put=body.metadata)
+    request.services.catalog.repositories.set_metadata(repository, put=body.metadata)
 
 
 @routes.add(RepositoriesAPI.delete_metadata, fs("UpdateRepository", _ARN))
@@ -118,7 +118,7 @@ def delete_metadata(
     request: ApiRequest, repository: RepositoryID, body: RepositoryMetadataKeys
 ) -> None:
     """Remove metadata of a repository."""
-    request.catalog.repositories.set_metadata(repository, put={}, remove=body.keys)
+    request.services.catalog.repositories.set_metadata(repository, put={}, remove=body.keys)
 
 
 # Protection rules
@@ -127,8 +127,11 @@ _READ_RULES: Final = Need("branches:GetBranchProtectionRules", f"arn:lakefs:fs::
 _SET_RULES: Final = Need("branches:SetBranchProtectionRules", f"arn:lakefs:fs:::{_ARN}")
 
 
-def _get_rules(request: ApiRequest, repository: RepositoryID) -> Reply:
-    found = request.catalog.refs.get_protection(repository)
+@routes.add(RepositoriesAPI.old_protection, _READ_RULES)
+@routes.add(RepositoriesAPI.protection, _READ_RULES)
+def get_protection(request: ApiRequest, repository: RepositoryID) -> Reply:
+    """Return the protection rules of branches; the ETag identifies their version."""
+    found = request.services.catalog.refs.get_protection(repository)
     rules = [
         BranchProtectionRule(pattern=pattern, strict=pattern in found.strict or None)
         for pattern in found.patterns
@@ -136,19 +139,13 @@ def _get_rules(request: ApiRequest, repository: RepositoryID) -> Reply:
     return Reply(body=rules, headers={"ETag": f'"{found.version}"'})
 
 
-@routes.add(RepositoriesAPI.protection, (_READ_RULES,))
-def get_protection(request: ApiRequest, repository: RepositoryID) -> Reply:
-    """Return the protection rules of branches; the ETag identifies their version."""
-    return _get_rules(request, repository)
-
-
-@routes.add(RepositoriesAPI.set_protection, (_SET_RULES,))
+@routes.add(RepositoriesAPI.set_protection, _SET_RULES)
 def set_protection(
     request: ApiRequest, repository: RepositoryID, body: list[BranchProtectionRule]
 ) -> None:
     """Replace the protection rules of branches, optionally only if unchanged (If-Match)."""
-    expected = request.header("If-Match")
-    request.catalog.refs.set_protection(
+    expected: str | None = request.environ.get("HTTP_IF_MATCH")
+    request.services.catalog.refs.set_protection(
         repository,
         [rule.pattern for rule in body],
         strict={rule.pattern: rule.strict for rule in body if rule.strict is not None},
@@ -162,7 +159,7 @@ def set_protection(
 @routes.add(RepositoriesAPI.hooks_settings, Need("ci:ReadHooksSettings", f"arn:lakefs:fs:::{_ARN}"))
 def get_hooks_settings(request: ApiRequest, repository: RepositoryID) -> HooksSettings:
     """Return the settings of hooks."""
-    return HooksSettings(strict=request.catalog.repositories.get(repository).strict_hooks)
+    return HooksSettings(strict=request.services.catalog.repositories.get(repository).strict_hooks)
 
 
 @routes.add(
@@ -170,35 +167,29 @@ def get_hooks_settings(request: ApiRequest, repository: RepositoryID) -> HooksSe
 )
 def set_hooks_settings(request: ApiRequest, repository: RepositoryID, body: HooksSettings) -> None:
     """Change the settings of hooks."""
-    request.catalog.repositories.set_strict_hooks(repository, strict=body.strict)
+    request.services.catalog.repositories.set_strict_hooks(repository, strict=body.strict)
 
 
 # Deprecated paths of the same operations
 
 
-@routes.add(RepositoriesAPI.old_protection, (_READ_RULES,))
-def old_get_protection(request: ApiRequest, repository: RepositoryID) -> Reply:
-    """Return the protection rules of branches."""
-    return _get_rules(request, repository)
-
-
-@routes.add(RepositoriesAPI.may_protect, (_SET_RULES,))
+@routes.add(RepositoriesAPI.may_protect, _SET_RULES)
 def may_protect(request: ApiRequest, repository: RepositoryID) -> None:
     """Check whether the caller may change the protection rules."""
-    request.catalog.repositories.get(repository)
+    request.services.catalog.repositories.get(repository)
 
 
-@routes.add(RepositoriesAPI.add_protection, (_SET_RULES,))
+@routes.add(RepositoriesAPI.add_protection, _SET_RULES)
 def add_protection(
     request: ApiRequest, repository: RepositoryID, body: BranchProtectionRule
 ) -> None:
     """Add a protection rule for branches."""
-    request.catalog.refs.add_protection(repository, body.pattern, strict=body.strict)
+    request.services.catalog.refs.add_protection(repository, body.pattern, strict=body.strict)
 
 
-@routes.add(RepositoriesAPI.remove_protection, (_SET_RULES,))
+@routes.add(RepositoriesAPI.remove_protection, _SET_RULES)
 def remove_protection(
     request: ApiRequest, repository: RepositoryID, body: BranchProtectionRule
 ) -> None:
     """Remove a protection rule for branches."""
-    request.catalog.refs.remove_protection(repository, body.pattern)
+    request.services.catalog.refs.remove_protection(repository, body.pattern)

@@ -36,7 +36,7 @@ def get_physical_address(
     request: ApiRequest, repository: RepositoryID, branch: BranchID, query: AddressQuery
 ) -> StagingLocation:
     """Issue an upload address, which can then be linked once."""
-    given = request.catalog.links.get_physical_address(
+    given = request.services.catalog.links.get_physical_address(
         repository, branch, as_key(query.path), presign=query.presign
     )
     presigned = given.upload
@@ -58,7 +58,7 @@ def link_physical_address(
     """Stage the object at an issued upload address."""
     if not body.staging.physical_address:
         raise BadRequest("staging.physical_address is missing")
-    linked = request.catalog.links.link(
+    linked = request.services.catalog.links.link(
         repository,
         branch,
         as_key(query.path),
@@ -67,7 +67,7 @@ def link_physical_address(
         size=body.size_bytes,
         content_type=body.content_type or DEFAULT_CONTENT_TYPE,
         metadata=body.user_metadata,
-        condition=write_condition(request.header("If-Match"), request.header("If-None-Match")),
+        condition=write_condition(request.environ),
     )
     return wire(request, linked)
 
@@ -82,7 +82,7 @@ def stage_object(
 ) -> ObjectStats:
     """Stage an object outside of all repositories."""
     moment = None if body.mtime is None else datetime.fromtimestamp(body.mtime, UTC)
-    staged = request.catalog.external.stage(
+    staged = request.services.catalog.external.stage(
         repository,
         branch,
         as_key(query.path),
@@ -92,6 +92,6 @@ def stage_object(
         mtime=moment,
         content_type=body.content_type or DEFAULT_CONTENT_TYPE,
         metadata=body.metadata,
-        condition=write_condition(request.header("If-Match"), request.header("If-None-Match")),
+        condition=write_condition(request.environ),
     )
     return wire(request, staged)

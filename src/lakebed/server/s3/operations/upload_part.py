@@ -20,11 +20,7 @@ def handle(request: S3Request) -> S3Reply:
 
 
 def part_number(request: S3Request) -> int:
-    """Return the part number of a request.
-
-    Raises:
-        S3Error: `INVALID_ARGUMENT`: missing or not a number.
-    """
+    """Return the part number of a request."""
     number = request.number("partNumber")
     if number is None:
         raise S3Error(ErrorCode.INVALID_ARGUMENT, "the query must have a partNumber")
