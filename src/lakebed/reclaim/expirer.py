@@ -40,15 +40,7 @@ from lakebed.engine import records_pb2 as pb
 from lakebed.engine.engine import Engine
 from lakebed.engine.errors import RepositoryNotFound, TooManyExpire
 from lakebed.engine.expiry_marks import EXPIRED, EXPIRING, Mark, Marks
-from lakebed.engine.keys import (
-    BRANCHES,
-    COMMITS,
-    CREATING,
-    LIVE,
-    RESTORED,
-    RESTORED_NAME,
-    TAGS,
-)
+from lakebed.engine.keys import BRANCHES, COMMITS, CREATING, LIVE, RESTORED, RESTORED_NAME, TAGS
 from lakebed.engine.leases import LeaseRecords
 from lakebed.engine.model import MOVED_NAMESPACE, BranchID, CommitID, Repository, RepositoryID
 from lakebed.formats.layout import gc_check_path

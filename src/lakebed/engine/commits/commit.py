@@ -54,13 +54,7 @@ from lakebed.base.runtime import Runtime
 from lakebed.engine.commits.build import BuildRequest, Builds, Built
 from lakebed.engine.commits.publish import Publisher
 from lakebed.engine.commits.requests import LEFTOVERS, CommitProposals, CommitRequest, CommitResult
-from lakebed.engine.errors import (
-    BranchNotFound,
-    CommitExpired,
-    NoChanges,
-    Refused,
-    TooManyTries,
-)
+from lakebed.engine.errors import BranchNotFound, CommitExpired, NoChanges, Refused, TooManyTries
 from lakebed.engine.expiry_marks import EXPIRED, Marks
 from lakebed.engine.hooks import Hooks, Preparation, Proposal
 from lakebed.engine.metrics import COMMIT_CHANGES, COMMIT_SECONDS, REBUILDS, measure_outcome

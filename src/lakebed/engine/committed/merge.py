@@ -15,11 +15,7 @@ import pyarrow as pa
 from lakebed.base.runtime import Runtime
 from lakebed.engine.committed.apply import Builder
 from lakebed.engine.committed.batches import regroup
-from lakebed.engine.committed.columns import (
-    apply_rows,
-    join_edits,
-    split_changes,
-)
+from lakebed.engine.committed.columns import apply_rows, join_edits, split_changes
 from lakebed.engine.committed.files import Files
 from lakebed.engine.committed.walk import Group, align, map_ahead, side_by_side
 from lakebed.engine.errors import MergeConflict

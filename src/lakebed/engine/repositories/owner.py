@@ -32,14 +32,7 @@ from lakebed.engine.errors import NamespaceTaken, TooManyTries
 from lakebed.engine.keys import INSTALLATION_KEY
 from lakebed.engine.model import RepositoryID
 from lakebed.engine.repositories.claims import Claimant, IsLive
-from lakebed.formats import (
-    OWNER_PATH,
-    FormatError,
-    FormatTooNew,
-    Owner,
-    decode_owner,
-    encode_owner,
-)
+from lakebed.formats import OWNER_PATH, FormatError, FormatTooNew, Owner, decode_owner, encode_owner
 from lakebed.kv import ABSENT, KeyNotFound, OutcomeUnknown, PredicateFailed, Store, StoreUnavailable
 from lakebed.kv.schema import METADATA_PARTITION
 

@@ -21,13 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakebed.engine.committed import Committed, DiffEntry, EntryPage, EntryQuery
-from lakebed.engine.committed.columns import (
-    Edits,
-    SortedKeys,
-    changed_rows,
-    prefix_end,
-    successor,
-)
+from lakebed.engine.committed.columns import Edits, SortedKeys, changed_rows, prefix_end, successor
 from lakebed.engine.committed.listing import Block, DiffBlock, diff_page, entry_page
 from lakebed.engine.keys import STAGED_PREFIX
 from lakebed.engine.staging.cells import TOMBSTONE, Cells, newest

@@ -10,12 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakebed.formats.gc_files import GCRunID
-from lakebed.formats.gc_state import (
-    GC_RESULT_SCHEMAS,
-    GCResultFile,
-    GCResultKind,
-    encode_result,
-)
+from lakebed.formats.gc_state import GC_RESULT_SCHEMAS, GCResultFile, GCResultKind, encode_result
 from lakebed.formats.parquet import one_array
 from lakebed.reclaim.collector.executors.read import Batches, Transform
 from lakebed.reclaim.collector.rules import Verdict
