@@ -183,23 +183,13 @@ class FileType:
         return bytes(memoryview(file.getvalue()))
 
     def decode(self, data: bytes, *, content_id: str, file: str) -> pa.Table:
-        """Return the table in a file, in one chunk, after verifying the id.
-
-        Raises:
-            DamagedFile: The file does not contain the content with this id.
-            ForeignFile: The file has another type, or (`FormatTooNew`) is of a newer Lakebed.
-        """
+        """Return the table in a file, in one chunk, after verifying the id."""
         table, _ = self.read(data, file=file)
         check_id(self.content_id(table), content_id, file=file)
         return table
 
     def read(self, data: bytes, *, file: str) -> tuple[pa.Table, dict[bytes, bytes]]:
-        """Return the table in a file, and its key-value metadata, without verifying the id.
-
-        Raises:
-            DamagedFile: The file is incomplete or damaged.
-            ForeignFile: The file has another type, or (`FormatTooNew`) is of a newer Lakebed.
-        """
+        """Return the table in a file, and its key-value metadata, without verifying the id."""
         try:
             with pq.ParquetFile(
                 pa.BufferReader(data), page_checksum_verification=True, pre_buffer=False

@@ -152,17 +152,13 @@ class Refs:
     ) -> LogPage:
         """Return a page of the history of a ref, newest commit first.
 
-        Args:
-            repository_id: The repository.
-            ref: The first commit.
-            amount: The maximum number of commits.
-            after: The id of the last commit of the previous page.
-            first_parent: Follow only first parents.
-            since: Omit older commits; a time without a zone is in UTC.
-            stop_at: A ref: show its commit, but omit its history.
-            paths: With paths or prefixes, show only commits that changed one of them.
-            prefixes: See `paths`.
-            look_ahead: Determine whether more commits follow, which may take a search.
+        - `after`: the id of the last commit of the previous page.
+        - `first_parent`: follow only first parents.
+        - `since`: omit older commits; a time without a zone is in UTC.
+        - `stop_at`: a ref: show its commit, but omit its history.
+        - `paths`: with paths or prefixes, show only commits that changed one of them.
+        - `prefixes`: see `paths`.
+        - `look_ahead`: determine whether more commits follow, which may take a search.
         """
         repository, head, refused_by = self._find_judged(repository_id, ref)
         resolver = self._engine.resolver

@@ -48,15 +48,16 @@ from lakebed.kv import ABSENT, PredicateFailed, Store
 from lakebed.kv.records import Record, Records
 from lakebed.lake.errors import ClocksDiffer
 from lakebed.lake.settings import CatalogSettings
-from lakebed.reclaim.keep import (
+from lakebed.reclaim.retention import (
     FLOOR_US,
     CommitRetention,
+    RetentionRecords,
+    RetentionRules,
     Scan,
     StoredCommit,
     commit_retention,
     kept_commits,
 )
-from lakebed.reclaim.retention import RetentionRecords, RetentionRules
 from lakebed.reclaim.runs import GCLeases
 
 _LOGGER: Final = logging.getLogger(__name__)

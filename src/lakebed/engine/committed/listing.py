@@ -21,8 +21,8 @@ from lakebed.engine.committed.columns import (
     prefix_end,
     successor,
 )
-from lakebed.engine.committed.diff import diff_steps, differing_groups
 from lakebed.engine.committed.files import Files
+from lakebed.engine.committed.walk import diff_steps, differing_groups
 from lakebed.formats import ENTRY_SCHEMA, Entry, MetaRange, entries_of
 from lakebed.formats.parquet import one_array
 
