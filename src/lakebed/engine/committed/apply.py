@@ -42,6 +42,15 @@ _PENDING_RANGES: Final = 8
 _PENDING_BYTES: Final = 64 << 20
 
 
+@dataclass(frozen=True, slots=True)
+class Saved:
+    """Saved progress of an ingest."""
+
+    metarange_id: MetaRangeID
+    last_key: bytes
+    """Resume with the keys after this one; empty to start at the beginning."""
+
+
 class Builder:
     """Collects rows and ranges in key order, and stores their metarange."""
 
@@ -91,19 +100,15 @@ class Builder:
     def closed_ranges(self) -> int:
         return len(self._refs)
 
-    @property
-    def last_closed_key(self) -> bytes:
-        """The last key of the last closed and stored range; empty if there is none."""
-        return next((ref.max_key for ref in reversed(self._refs) if ref is not None), b"")
-
-    def save_closed(self) -> MetaRangeID:
+    def save_closed(self) -> Saved:
         """Store a metarange of the closed ranges, and continue building.
 
         Excludes pending rows of an open range. At its end, the state of cutting is empty: a builder
         that starts with these ranges and adds the remaining rows gets the same metarange.
         """
         self._flush()
-        return self._files.save_metarange([ref for ref in self._refs if ref is not None])
+        refs = [ref for ref in self._refs if ref is not None]
+        return Saved(self._files.save_metarange(refs), refs[-1].max_key if refs else b"")
 
     def finish(self) -> MetaRangeID:
         """Store the last ranges and the metarange, in parallel; return its id."""
@@ -245,15 +250,6 @@ def _plan(base: MetaRange, windows: Iterable[Edits]) -> Iterator[_Portion]:
     yield _Portion([*untouched, *refs[place:]])
 
 
-@dataclass(frozen=True, slots=True)
-class Saved:
-    """Saved progress of an ingest."""
-
-    metarange_id: MetaRangeID
-    last_key: bytes
-    """Resume with the keys after this one; empty to start at the beginning."""
-
-
 class Ingest:
     """Resumable ingest of many sorted entries: progress is saved, and survives the process.
 
@@ -286,7 +282,7 @@ class Ingest:
         return self._builder.closed_ranges
 
     def save(self) -> Saved:
-        return Saved(self._builder.save_closed(), self._builder.last_closed_key)
+        return self._builder.save_closed()
 
     def finish(self) -> MetaRangeID:
         return self._builder.finish()

@@ -148,15 +148,7 @@ class Committed:
                 lists all conflicts.
         """
         three = [self._files.metarange(each) for each in (base, source, destination)]
-        return merge(
-            self._files,
-            self._runtime,
-            self._builder(*three),
-            base=three[0],
-            source=three[1],
-            destination=three[2],
-            strategy=strategy,
-        )
+        return merge(self._files, self._runtime, self._builder(*three), *three, strategy=strategy)
 
     def is_long_merge(
         self,
@@ -167,17 +159,15 @@ class Committed:
         long_rows: int,
     ) -> bool:
         """Whether a `merge` must read at least `long_rows` rows."""
-        three = [self._files.metarange(each) for each in (base, source, destination)]
-        return is_long(base=three[0], source=three[1], destination=three[2], long_rows=long_rows)
+        three = (self._files.metarange(each) for each in (base, source, destination))
+        return is_long(*three, long_rows=long_rows)
 
     def count_conflicts(
         self, base: MetaRangeID, source: MetaRangeID, destination: MetaRangeID
     ) -> int:
         """Return the number of conflicts of a `merge` without a strategy."""
-        three = [self._files.metarange(each) for each in (base, source, destination)]
-        return count_conflicts(
-            self._files, self._runtime, base=three[0], source=three[1], destination=three[2]
-        )
+        three = (self._files.metarange(each) for each in (base, source, destination))
+        return count_conflicts(self._files, self._runtime, *three)
 
     def check_stored(self, metarange_id: MetaRangeID) -> None:
         """Verify that a metarange and all its ranges are in the storage, bypassing caches.
@@ -352,9 +342,4 @@ def committed_for(block: BlockStore, runtime: Runtime, cache: Cache) -> Committe
 
     Open repositories know which of their ranges are stored, so the latest stay open.
     """
-
-    @lru_cache(maxsize=HOMES_OPEN)
-    def open_home(home: Home) -> Committed:
-        return Committed(block, home, runtime, cache=cache)
-
-    return open_home
+    return lru_cache(HOMES_OPEN)(lambda home: Committed(block, home, runtime, cache=cache))

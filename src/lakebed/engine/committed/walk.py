@@ -134,11 +134,9 @@ def diff(
 
     Ranges shared by both sides are not read.
     """
-
-    def diff_group(group: Group) -> list[pa.Table]:
-        return list(diff_steps(files, group, start, end))
-
-    for tables in map_ahead(runtime, diff_group, differing_groups(left, right, start, end)):
+    groups = differing_groups(left, right, start, end)
+    found = map_ahead(runtime, lambda group: [*diff_steps(files, group, start, end)], groups)
+    for tables in found:
         yield from tables
 
 
