@@ -7,8 +7,7 @@ from hypothesis import strategies as st
 from lakebed.lake.hooks.conditions import evaluate
 from lakebed.lake.hooks.errors import InvalidAction
 from lakebed.lake.hooks.events import EventType
-from lakebed.lake.hooks.files import check_names, parse_action
-from lakebed.lake.hooks.matching import select
+from lakebed.lake.hooks.files import check_names, parse_action, select
 from tests.fuzz.inputs import texts
 from tests.fuzz.target import Targets, attempt
 

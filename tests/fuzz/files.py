@@ -45,13 +45,16 @@ from lakebed.formats.gc_files import (
     GCFileKind,
     GCManifest,
     GCPage,
+    GCResultFile,
+    GCResultKind,
     GCRun,
     GCRunID,
+    GCState,
     decode_gc_manifest,
     decode_page,
     decode_run,
+    decode_state,
 )
-from lakebed.formats.gc_state import GCResultFile, GCResultKind, GCState, decode_state
 from tests.fuzz.inputs import damaged, json_values
 from tests.fuzz.target import Targets, attempt
 

@@ -34,7 +34,7 @@ from lakebed.lake.keys import (
 )
 from lakebed.reclaim.expired_records import clean_expired
 from lakebed.reclaim.retention import RetentionRules
-from lakebed.reclaim.run_files import RunFiles
+from lakebed.reclaim.runs import RunFiles
 from tests.kit.lake import MAIN, REPOSITORY, Lake, open_lake
 
 DAMAGED = [b"\xff\xff\xff", b""]

@@ -32,7 +32,7 @@ from lakebed.lake.errors import (
 from lakebed.lake.imports import listing, run, runner
 from lakebed.lake.imports.imports import ImportID, ImportProgress
 from lakebed.lake.imports.listing import list_in_order
-from lakebed.lake.imports.record import LeasedImport
+from lakebed.lake.imports.run import LeasedImport
 from lakebed.lake.imports.sources import ImportSource, in_order
 from lakebed.reclaim.expired_records import clean_expired
 from tests.kit import staging

@@ -27,7 +27,7 @@ from lakebed.lake.commits import HeadChanges
 from lakebed.lake.errors import ImportOver, InvalidImport
 from lakebed.lake.imports.imports import CANCELED, ImportID, ImportProgress
 from lakebed.lake.imports.outside import JobReport
-from lakebed.lake.imports.record import LeasedImport
+from lakebed.lake.imports.run import LeasedImport
 from lakebed.lake.imports.sources import ImportSource
 from tests.clients.ingest.kit import make, storage_of
 from tests.kit.lake import DEV, MAIN, REPOSITORY, Lake

@@ -10,8 +10,7 @@ from lakebed.clients.diagnostics.fsck import RepositoryCheck
 from lakebed.clients.diagnostics.records import Filter, shown_records
 from lakebed.clients.diagnostics.survey import Survey, Surveyor
 from lakebed.engine.staging.writer import if_absent
-from lakebed.reclaim.purge_search import PurgeQuery, PurgeSearch
-from lakebed.reclaim.references import References, StagedReference
+from lakebed.reclaim.references import PurgeQuery, PurgeSearch, References, StagedReference
 from tests.kit.lake import MAIN, REPOSITORY, Lake
 
 

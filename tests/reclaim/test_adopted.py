@@ -26,7 +26,7 @@ from lakebed.lake.errors import AddressClosed, AddressTaken, Purged
 from lakebed.lake.model import new_entry
 from lakebed.reclaim.collector.errors import NotTheOwner
 from lakebed.reclaim.collector.job import CollectorOptions
-from lakebed.reclaim.purge_search import PurgeQuery
+from lakebed.reclaim.references import PurgeQuery
 from lakebed.reclaim.retention import RetentionRules
 from lakebed.testing.faults import FaultyStore
 from tests.engine.test_dump import FailAt

@@ -16,7 +16,7 @@ from lakebed.engine.model import CommitID
 from lakebed.kv import open_store
 from lakebed.lake.catalog import Catalog
 from lakebed.lake.errors import MissingBytes, Purged
-from lakebed.reclaim.purge_search import PurgeQuery
+from lakebed.reclaim.references import PurgeQuery
 from lakebed.reclaim.retention import RetentionRules
 from lakebed.reclaim.service import Reclaim
 from tests.kit.engines import new_engine

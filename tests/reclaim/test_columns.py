@@ -5,7 +5,7 @@ import pytest
 
 from lakebed.reclaim.collector import columns
 from lakebed.reclaim.collector.columns import FOUND_SCHEMA, JUDGED_SCHEMA, PATHS_SCHEMA
-from lakebed.reclaim.collector.executors.list import STORED_SCHEMA
+from lakebed.reclaim.collector.executors.read import STORED_SCHEMA
 from tests.kit.gc_inputs import LOOK, RandomLook
 
 

@@ -6,7 +6,7 @@ from collections import Counter
 import pyarrow as pa
 import pytest
 
-from lakebed.formats.gc_state import GC_RESULT_SCHEMAS, GCResultKind
+from lakebed.formats.gc_files import GC_RESULT_SCHEMAS, GCResultKind
 from lakebed.reclaim.collector.executors import write
 from lakebed.reclaim.collector.executors.write import Counts
 

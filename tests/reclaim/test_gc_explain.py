@@ -10,7 +10,7 @@ from lakebed.engine.errors import CommitExpired
 from lakebed.engine.model import BranchID
 from lakebed.kv import open_store
 from lakebed.reclaim.explain import Explanation
-from lakebed.reclaim.purge_search import PurgeQuery
+from lakebed.reclaim.references import PurgeQuery
 from lakebed.reclaim.retention import BranchRule, RetentionRules
 from tests.kit.lake import DEV, MAIN, REPOSITORY
 from tests.spark.lakes import GCLake, gc_lake

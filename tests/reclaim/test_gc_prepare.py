@@ -19,7 +19,7 @@ from lakebed.engine import records_pb2 as engine_pb
 from lakebed.engine.commits.requests import CommitRequest
 from lakebed.engine.errors import RepositoryNotFound, Stale
 from lakebed.engine.model import BranchID, RepositoryID
-from lakebed.engine.repositories.owner import installation_id
+from lakebed.engine.repositories.claims import installation_id
 from lakebed.formats import DamagedFile, Entry, ForeignFile, FormatTooNew
 from lakebed.formats.gc_files import (
     GC_SCHEMAS,
@@ -37,7 +37,7 @@ from lakebed.lake.commits import HeadChanges
 from lakebed.lake.errors import InvalidRun
 from lakebed.lake.keys import MULTIPARTS
 from lakebed.reclaim.prepare import PageLimits, Position, PreparedRun, StagedWalk
-from lakebed.reclaim.run_files import RunFiles
+from lakebed.reclaim.runs import RunFiles
 from tests.kit import staging
 from tests.kit.engines import dump, restore
 from tests.kit.lake import DEV, MAIN, REPOSITORY, Lake, open_lake
@@ -508,7 +508,7 @@ def test_pages_together_hold_everything(
     with open_lake("memory", folder) as lake, pytest.MonkeyPatch.context() as patch:
         patch.setattr("lakebed.reclaim.prepare._RECORDS", 2)
         patch.setattr("lakebed.reclaim.prepare._BRANCHES", 3)
-        patch.setattr("lakebed.reclaim.run_files.FILE_ROWS", 3)
+        patch.setattr("lakebed.reclaim.runs.FILE_ROWS", 3)
         base = entry_of(lake)
         expected: list[str] = [str(lake.repository.namespace.address(base.address))]
         for number, tokens in enumerate(counts):

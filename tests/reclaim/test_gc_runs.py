@@ -6,7 +6,7 @@ import pytest
 
 from lakebed.engine.errors import RepositoryNotFound
 from lakebed.engine.model import RepositoryID
-from lakebed.formats.gc_state import REFUSAL_NAME, SUMMARY_NAME
+from lakebed.formats.gc_files import REFUSAL_NAME, SUMMARY_NAME
 from lakebed.formats.layout import gc_path
 from tests.kit.lake import REPOSITORY, Lake
 from tests.reclaim.test_gc_prepare import prepare_pages

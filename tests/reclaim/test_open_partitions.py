@@ -6,7 +6,7 @@ import pytest
 
 from lakebed.formats.gc_files import GCManifest, GCRun, GCRunID
 from lakebed.formats.object_paths import PARTITION_RANDOM_BYTES, new_partition
-from lakebed.reclaim.collector.executors.list import _open
+from lakebed.reclaim.collector.executors.read import _open
 from lakebed.reclaim.collector.job import CollectorOptions, _observation_times
 
 BEGAN_US: Final = 10_000_000_000

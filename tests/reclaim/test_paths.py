@@ -13,8 +13,7 @@ from lakebed.formats import AddressType
 from lakebed.formats.object_paths import ObjectPath, partition_made_us
 from lakebed.lake.settings import CatalogSettings
 from lakebed.lake.uploads import Addresses
-from lakebed.reclaim.collector.executors.list import stored_objects
-from lakebed.reclaim.collector.executors.read import entry_paths
+from lakebed.reclaim.collector.executors.read import entry_paths, stored_objects
 from lakebed.reclaim.collector.rules import canonical_path, stored_object
 from lakebed.reclaim.collector.storage import Storage
 

@@ -17,8 +17,8 @@ from lakebed.lake.errors import InvalidPurge, MissingBytes, Purged
 from lakebed.lake.multipart.records import NamedPart, Target
 from lakebed.lake.purge_marks import CopyWatch, PurgeMarks
 from lakebed.reclaim import purges
-from lakebed.reclaim.purge_search import PurgeQuery, PurgeSearch
 from lakebed.reclaim.purges import PurgeProgress, PurgeReport
+from lakebed.reclaim.references import PurgeQuery, PurgeSearch
 from tests.kit.lake import DEV, MAIN, REPOSITORY, Lake, open_lake
 from tests.kit.rounds import stores
 from tests.kit.unfinished import completed_half, linked_half

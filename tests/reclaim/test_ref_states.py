@@ -13,7 +13,7 @@ from lakebed.formats.gc_files import GCFileKind
 from lakebed.kv.records import Records
 from lakebed.lake.commits import HeadChanges
 from lakebed.reclaim.cleaner import Cleaner
-from lakebed.reclaim.purge_search import PurgeSearch
+from lakebed.reclaim.references import PurgeSearch
 from lakebed.reclaim.retention import RetentionRules
 from tests.kit.lake import DEV, MAIN, REPOSITORY, Lake, open_lake
 from tests.reclaim.test_gc_prepare import address, addresses, end, prepare_pages

@@ -7,8 +7,7 @@ import pytest
 
 from lakebed.block import Address, LocalSettings, Namespace, open_block
 from lakebed.formats import OWNER_PATH, DamagedFile, Owner, encode_owner
-from lakebed.formats.gc_files import GCRunID
-from lakebed.formats.gc_state import SUMMARY_NAME
+from lakebed.formats.gc_files import SUMMARY_NAME, GCRunID
 from lakebed.formats.layout import state_path
 from lakebed.reclaim.collector.errors import NotTheOwner
 from lakebed.reclaim.collector.report import KEPT_US, prune, read_summary, run_ids

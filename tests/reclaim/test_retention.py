@@ -21,9 +21,8 @@ from lakebed.lake.errors import MissingBytes
 from lakebed.lake.tasks import RESTORE_REFS
 from lakebed.reclaim import expirer
 from lakebed.reclaim.expirer import Expirer, Expiry
-from lakebed.reclaim.keep import Scan
-from lakebed.reclaim.retention import BranchRule, RetentionRules
-from lakebed.reclaim.run_files import RunFiles
+from lakebed.reclaim.retention import BranchRule, RetentionRules, Scan
+from lakebed.reclaim.runs import RunFiles
 from tests.kit import staging
 from tests.kit.lake import DEV, MAIN, REPOSITORY, Lake, open_lake
 

@@ -6,8 +6,14 @@ import pytest
 
 from lakebed.engine.errors import Invalid
 from lakebed.engine.model import BranchID, CommitID
-from lakebed.reclaim.keep import Scan, StoredCommit, commit_retention, kept_commits
-from lakebed.reclaim.retention import BranchRule, RetentionRules
+from lakebed.reclaim.retention import (
+    BranchRule,
+    RetentionRules,
+    Scan,
+    StoredCommit,
+    commit_retention,
+    kept_commits,
+)
 
 DAY_US = 86_400 * 1_000_000
 NOW_US = 1_000 * DAY_US

@@ -31,7 +31,7 @@ from lakebed.reclaim.collector import job as gc_job
 from lakebed.reclaim.collector.job import CollectorJob, CollectorOptions
 from lakebed.reclaim.collector.on_arrow import ArrowExecutor
 from lakebed.reclaim.collector.storage import Storage
-from lakebed.reclaim.purge_search import PurgeQuery
+from lakebed.reclaim.references import PurgeQuery
 from lakebed.reclaim.retention import RetentionRules
 from lakebed.reclaim.service import OwnServer
 from tests.simulation import retention

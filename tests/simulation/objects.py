@@ -46,7 +46,7 @@ from lakebed.lake.links import PhysicalAddress
 from lakebed.lake.model import ObjectStats, physical_address
 from lakebed.lake.settings import CatalogSettings, LinkSettings
 from lakebed.reclaim.prepare import PageLimits
-from lakebed.reclaim.run_files import RunFiles
+from lakebed.reclaim.runs import RunFiles
 from lakebed.reclaim.service import Reclaim
 from lakebed.testing.simulation.block import SimulatedBlock
 from lakebed.testing.simulation.scheduler import SimulatedProcess

@@ -22,7 +22,7 @@ from lakebed.engine.staging.cells import decode
 from lakebed.formats import Entry
 from lakebed.lake.model import physical_address
 from lakebed.lake.purge_marks import PurgeMarks
-from lakebed.reclaim.purge_search import PurgeQuery
+from lakebed.reclaim.references import PurgeQuery
 from lakebed.testing.simulation.simulator import Faults, Simulation
 from tests.kit import staging
 from tests.simulation.objects import DEV, MAIN, PATHS, REPOSITORY, REQUEST, CatalogWorld, Process

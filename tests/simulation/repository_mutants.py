@@ -8,8 +8,14 @@ from lakebed.block import Namespace
 from lakebed.engine import records_pb2 as pb
 from lakebed.engine.errors import NotUnique
 from lakebed.engine.model import Repository, RepositoryID, repository_partition
-from lakebed.engine.repositories.claims import Claimant, Claims, IsLive, _refuse_live
-from lakebed.engine.repositories.owner import Owners, installation_id
+from lakebed.engine.repositories.claims import (
+    Claimant,
+    Claims,
+    IsLive,
+    Owners,
+    _refuse_live,
+    installation_id,
+)
 from lakebed.engine.repositories.removal import ACTIVE, Removal, RepositoryRecord
 from lakebed.engine.repositories.repositories import Repositories, _repository
 from lakebed.formats import OWNER_PATH, Owner, encode_owner

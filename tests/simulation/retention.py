@@ -25,8 +25,7 @@ from lakebed.engine.commits.requests import CommitRequest, MergeRequest
 from lakebed.engine.committed import EntryQuery, Strategy
 from lakebed.engine.engine import Engine
 from lakebed.engine.errors import RefsLeftOut
-from lakebed.engine.expired_files import read_expired
-from lakebed.engine.expiry_marks import EXPIRED
+from lakebed.engine.expiry_marks import EXPIRED, read_expired
 from lakebed.engine.hooks import Hooks, Proposal
 from lakebed.engine.model import BranchID, CommitID, Repository, TagID
 from lakebed.engine.settings import EngineSettings
@@ -38,7 +37,7 @@ from lakebed.lake.catalog import Catalog
 from lakebed.lake.model import physical_address
 from lakebed.lake.settings import CatalogSettings
 from lakebed.reclaim.retention import BranchRule, RetentionRules
-from lakebed.reclaim.run_files import RunFiles
+from lakebed.reclaim.runs import RunFiles
 from lakebed.reclaim.service import Reclaim
 from lakebed.testing.simulation.scheduler import SimulatedProcess
 from lakebed.testing.simulation.simulator import Faults, Simulation

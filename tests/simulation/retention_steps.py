@@ -29,7 +29,7 @@ from lakebed.kv.drivers.memory import MemoryStore
 from lakebed.lake.catalog import Catalog
 from lakebed.lake.model import physical_address
 from lakebed.reclaim.retention import RetentionRules
-from lakebed.reclaim.run_files import RunFiles
+from lakebed.reclaim.runs import RunFiles
 from lakebed.reclaim.service import Reclaim
 from lakebed.testing.faults import FaultyStore, StoreCall
 from tests.kit import staging

@@ -7,7 +7,7 @@ from itertools import count
 import pytest
 
 from lakebed.engine.model import CommitID, TagID
-from lakebed.reclaim.purge_search import PurgeQuery
+from lakebed.reclaim.references import PurgeQuery
 from lakebed.reclaim.retention import RetentionRules
 from tests.kit.rounds import rounds
 from tests.simulation.kills import KillsAt

@@ -8,7 +8,7 @@ import pytest
 
 from lakebed.reclaim.collector import columns, rules
 from lakebed.reclaim.collector.columns import FOUND_SCHEMA, PATHS_SCHEMA
-from lakebed.reclaim.collector.executors.list import STORED_SCHEMA
+from lakebed.reclaim.collector.executors.read import STORED_SCHEMA
 from lakebed.reclaim.collector.rules import Judged, ObservationTimes, ScannedObject, State, Verdict
 from lakebed.testing.simulation.explore import first_failure
 from tests.kit.rounds import rounds

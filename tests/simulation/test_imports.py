@@ -10,8 +10,7 @@ from lakebed.engine.model import Branch, Commit, CommitID, Repository, StagingTo
 from lakebed.kv import PredicateFailed
 from lakebed.kv.records import Record
 from lakebed.lake import records_pb2 as pb
-from lakebed.lake.imports.record import Edit, LeasedImport
-from lakebed.lake.imports.run import ImportRun
+from lakebed.lake.imports.run import Edit, ImportRun, LeasedImport
 from lakebed.lake.imports.runner import ImportRunner
 from lakebed.lake.keys import copy_of
 from lakebed.testing.simulation.explore import first_failure

@@ -10,10 +10,11 @@ import pytest
 
 from lakebed.engine.expiry_marks import Marks
 from lakebed.lake.purge_marks import PurgeMarks
-from lakebed.reclaim import expirer, keep
+from lakebed.reclaim import expirer
+from lakebed.reclaim import retention as keeping
 from lakebed.reclaim.collector import columns, job
 from lakebed.reclaim.prepare import GCPreparation, StagedWalk
-from lakebed.reclaim.purge_search import PurgeSearch
+from lakebed.reclaim.references import PurgeSearch
 from lakebed.reclaim.retention import RetentionRecords
 from lakebed.testing.simulation.explore import first_failure
 from tests.kit.rounds import rounds
@@ -71,8 +72,8 @@ def judge_without_commits(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def expire_whatever_the_age(monkeypatch: pytest.MonkeyPatch) -> None:
     """Commits stay if refs name them, and not because of their age."""
-    monkeypatch.setattr(keep, "kept_by_age", lambda *_args: {})
-    monkeypatch.setattr(keep, "FLOOR_US", 0)
+    monkeypatch.setattr(keeping, "kept_by_age", lambda *_args: {})
+    monkeypatch.setattr(keeping, "FLOOR_US", 0)
     monkeypatch.setattr(expirer, "FLOOR_US", 0)
 
 
@@ -82,7 +83,7 @@ def go_by_the_old_rules(monkeypatch: pytest.MonkeyPatch) -> None:
     first: dict[int, Any] = {}
 
     def by_the_first(rules: Any, scan: Any) -> Any:
-        return keep.kept_commits(first.setdefault(id(scan), rules), scan)
+        return keeping.kept_commits(first.setdefault(id(scan), rules), scan)
 
     monkeypatch.setattr(expirer, "kept_commits", by_the_first)
 

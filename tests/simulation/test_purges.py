@@ -6,8 +6,8 @@ import pyarrow as pa
 import pytest
 
 from lakebed.engine.model import CommitID
-from lakebed.reclaim.purge_search import PurgeSearch
 from lakebed.reclaim.purges import Purges, _SearchResult
+from lakebed.reclaim.references import PurgeSearch
 from lakebed.testing.simulation.explore import first_failure
 from tests.kit.rounds import rounds
 from tests.simulation import purges

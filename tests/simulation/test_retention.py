@@ -21,12 +21,12 @@ from lakebed.formats.gc_files import GCFile, GCFileKind
 from lakebed.kv import ABSENT, Version
 from lakebed.kv.records import Records
 from lakebed.lake.copies import Copies
-from lakebed.reclaim import expirer, keep
+from lakebed.reclaim import expirer
+from lakebed.reclaim import retention as keeping
 from lakebed.reclaim.expirer import Expirer
-from lakebed.reclaim.keep import FLOOR_US, Scan
 from lakebed.reclaim.prepare import GCPreparation
-from lakebed.reclaim.retention import RetentionRules
-from lakebed.reclaim.run_files import RunFiles
+from lakebed.reclaim.retention import FLOOR_US, RetentionRules, Scan
+from lakebed.reclaim.runs import RunFiles
 from lakebed.testing.simulation.explore import first_failure
 from tests.kit.rounds import rounds
 from tests.simulation import retention
@@ -188,7 +188,7 @@ def adopt_late(monkeypatch: pytest.MonkeyPatch) -> None:
         scan = self._scan(repository)
         records = self._marks.records(repository).scan()
         marks = {CommitID(mark.name.decode()): mark for mark in records}
-        kept = keep.kept_commits(rules, scan)
+        kept = keeping.kept_commits(rules, scan)
         return expirer._Plan.make(marks, scan, kept, old_us=1 << 62)
 
     monkeypatch.setattr(Expirer, "_plan", plan_late)
@@ -213,7 +213,7 @@ def ignore_refs_being_created(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def forget_what_is_in_flight(monkeypatch: pytest.MonkeyPatch) -> None:
     """A commit that was stored long ago and not published yet does not stay."""
-    kept_commits = keep.kept_commits
+    kept_commits = keeping.kept_commits
 
     def staying_without(rules: RetentionRules | None, scan: Scan) -> set[CommitID]:
         nowhere = BranchID("nowhere")

@@ -13,8 +13,14 @@ from lakebed.clients.http.errors import Refused
 from lakebed.engine.commits.requests import MergeRequest
 from lakebed.engine.model import BranchID
 from lakebed.formats import OWNER_PATH, Owner, encode_owner
-from lakebed.formats.gc_files import GCFile, GCFileKind, GCRunID
-from lakebed.formats.gc_state import GCResultFile, GCResultKind, GCState
+from lakebed.formats.gc_files import (
+    GCFile,
+    GCFileKind,
+    GCResultFile,
+    GCResultKind,
+    GCRunID,
+    GCState,
+)
 from lakebed.lake.commits import HeadChanges
 from lakebed.reclaim.collector import rules
 from lakebed.reclaim.collector.errors import (
@@ -27,7 +33,7 @@ from lakebed.reclaim.collector.errors import (
     TooMuchGarbage,
     WrongStorage,
 )
-from lakebed.reclaim.collector.executors import delete
+from lakebed.reclaim.collector.executors import write
 from lakebed.reclaim.collector.job import CollectorOptions
 from lakebed.reclaim.collector.report import run_ids
 from lakebed.reclaim.collector.storage import SavedState, Storage, open_storage
@@ -331,7 +337,7 @@ def test_what_cannot_be_deleted_stays_known(lake: GCLake, monkeypatch: pytest.Mo
     lake.later(24 * 9)
     assert lake.run().waiting == 1
     with monkeypatch.context() as patch:
-        patch.setattr(delete, "delete_objects", refuse)
+        patch.setattr(write, "delete_objects", refuse)
         for _ in range(2):
             lake.later()
             summary = lake.run()

@@ -19,8 +19,7 @@ from lakebed.block import Address
 from lakebed.engine.commits.requests import MergeRequest
 from lakebed.engine.errors import EngineError
 from lakebed.engine.model import BranchID, TagID
-from lakebed.formats.gc_files import GCRunID
-from lakebed.formats.gc_state import GCResultKind
+from lakebed.formats.gc_files import GCResultKind, GCRunID
 from lakebed.formats.layout import gc_run_folder
 from lakebed.lake.commits import HeadChanges
 from lakebed.reclaim.collector.job import CollectorOptions

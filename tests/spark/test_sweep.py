@@ -18,11 +18,10 @@ from lakebed.block import (
     open_block,
 )
 from lakebed.formats import OWNER_PATH, Owner, encode_owner
-from lakebed.formats.gc_files import GCRunID
-from lakebed.formats.gc_state import GC_RESULT_SCHEMAS, GCResultKind, decode_result
+from lakebed.formats.gc_files import GC_RESULT_SCHEMAS, GCResultKind, GCRunID, decode_result
 from lakebed.reclaim.collector import storage as storages
 from lakebed.reclaim.collector.errors import NotTheOwner
-from lakebed.reclaim.collector.executors import delete as deleting
+from lakebed.reclaim.collector.executors import write as writing
 from lakebed.reclaim.collector.storage import Storage
 
 NAMESPACE = Namespace.parse("mem://lake/data")
@@ -33,7 +32,7 @@ RUN = GCRunID("run")
 def storage(monkeypatch: pytest.MonkeyPatch) -> Storage:
     block = open_block(MemorySettings())
     monkeypatch.setattr(storages, "_opened", lambda _settings: block)
-    monkeypatch.setattr(deleting, "_PAUSE_SECONDS", 0.001)
+    monkeypatch.setattr(writing, "_PAUSE_SECONDS", 0.001)
     block.put(NAMESPACE.address(OWNER_PATH), [encode_owner(Owner("i", "lake", "a0"))])
     return Storage(MemorySettings(), NAMESPACE, "a0")
 
@@ -51,7 +50,7 @@ def swept(
     storage: Storage, *batches: pa.RecordBatch
 ) -> dict[GCResultKind, list[dict[str, object]]]:
     found: dict[GCResultKind, list[dict[str, object]]] = {}
-    for batch in deleting.delete_due(storage, RUN)(iter(batches)):
+    for batch in writing.delete_due(storage, RUN)(iter(batches)):
         for row in batch.to_pylist():
             kind = GCResultKind(row["kind"])
             data = storage.block.read(storage.file(RUN, row["name"]))
@@ -123,7 +122,7 @@ def test_whose_the_namespace_is_is_asked_before_every_batch(
     storage: Storage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     put(storage, "a", "b", "c")
-    monkeypatch.setattr(deleting, "BATCH", 1)
+    monkeypatch.setattr(writing, "BATCH", 1)
     rightly = storage.block.delete_many
 
     def delete_many(addresses: Sequence[Address]) -> list[DeleteResult]:

@@ -114,14 +114,9 @@ class Builders:
     ) -> None:
         """Prepare builders.
 
-        Args:
-            store_url: The store, for `open_store`.
-            block: The storage.
-            processes: Number of processes.
-            cache: Caches of committed files in each process.
-            begin: Called first in each process, to set up its logs.
-            limit_seconds: Maximum time of a build, and of waiting for a free process. A build
-                longer than the engine's `scan_limit_seconds` would not be published.
+        `cache`: caches of committed files in each process. `begin`: called first in each process,
+        to set up its logs. `limit_seconds`: maximum time of a build, and of waiting for a free
+        process. A build longer than the engine's `scan_limit_seconds` would not be published.
         """
         self._processes = processes
         self._limit_seconds = limit_seconds

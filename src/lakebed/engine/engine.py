@@ -60,19 +60,12 @@ class Engine:
     ) -> None:
         """Build an engine on a store and a storage.
 
-        Args:
-            store: Stores all mutable records.
-            block: Stores the immutable files of committed entries.
-            runtime: Clock, randomness and concurrency; by default the real ones.
-            hooks: Run before and after operations.
-            settings: Times and bounds.
-            cache: Caches of committed files.
-            build_large: Builds large commits in another process (`lakebed.engine.build_processes`),
-                to keep requests of this process fast; by default this process builds all commits.
-            merge_large: The same for large merges.
-            foresee_large: Called in a writer's thread when the number of writes makes a large
-                commit likely (`Forecast`).
-            committed_in: Opens the committed entries of repositories; by default from `block`.
+        - `build_large`: builds large commits in another process (`lakebed.engine.build_processes`),
+          to keep requests of this process fast; by default this process builds all commits.
+        - `merge_large`: the same for large merges.
+        - `foresee_large`: called in a writer's thread when the number of writes makes a large
+          commit likely (`Forecast`).
+        - `committed_in`: opens the committed entries of repositories; by default from `block`.
         """
         self.store, self.block = store, block
         self.runtime = runtime = runtime or ThreadRuntime()

@@ -12,16 +12,33 @@ version, so the expirer, which continues from this version, fails.
 itself. Garbage collection reads the expired commits, then staged entries, then commits; so it sees
 every copy written before its source was EXPIRED. An EXPIRING mark does no harm to a copy
 (`check_sources`).
+
+*Files.* When a garbage collection run begins, expired commits are also written into the namespace.
+Such a file is named by its content, written before a run relies on it, and never removed. So a
+restore of refs knows every commit whose data may be deleted. A run without newly expired commits
+writes no new file.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
+from itertools import islice
 from typing import Final
 
+import pyarrow as pa
+
+from lakebed.block import AlreadyExists, BlockStore, Namespace
 from lakebed.engine import records_pb2 as pb
 from lakebed.engine.errors import CommitExpired, TooManyTries
 from lakebed.engine.keys import EXPIRY
 from lakebed.engine.model import CommitID, Repository
+from lakebed.formats.gc_files import (
+    GC_SCHEMAS,
+    GCFile,
+    GCFileKind,
+    decode_gc_table,
+    encode_gc_table,
+)
+from lakebed.formats.layout import gc_expired_folder
 from lakebed.kv import Item, PredicateFailed, Store
 from lakebed.kv.records import Record, Records
 
@@ -96,3 +113,49 @@ class Marks:
 def _refuse_expired(commit_id: CommitID, mark: Mark) -> None:
     if mark.message.state == EXPIRED:
         raise CommitExpired(commit_id, mark.message.expired_us)
+
+
+FILE_ROWS: Final = 100_000
+
+
+def write_expired(
+    block: BlockStore, repository: Repository, ids: Iterator[CommitID]
+) -> tuple[GCFile, ...]:
+    """Write expired commits, given in order of ids; return the files."""
+    folder = repository.namespace.folder(gc_expired_folder(repository.unique_id))
+    files: list[GCFile] = []
+    while page := list(islice(ids, FILE_ROWS)):
+        table = pa.table([page], schema=GC_SCHEMAS[GCFileKind.EXPIRED])
+        data, file = encode_gc_table(GCFileKind.EXPIRED, table)
+        with suppress(AlreadyExists):
+            block.create(folder.address(file.name), data)
+        files.append(file)
+    return tuple(files)
+
+
+def read_expired(
+    block: BlockStore, namespace: Namespace, unique_id: str, files: Iterable[GCFile]
+) -> frozenset[str]:
+    """Return the commits listed in a repository's files.
+
+    Raises:
+        DamagedFile: The content of a file has changed.
+        ObjectNotFound: A file is missing.
+    """
+    folder = namespace.folder(gc_expired_folder(unique_id))
+    found: set[str] = set()
+    for file in files:
+        address = folder.address(file.name)
+        table = decode_gc_table(block.read(address), file, file=str(address))
+        found.update(table.column("id").to_pylist())
+    return frozenset(found)
+
+
+def read_all_expired(block: BlockStore, namespace: Namespace, unique_id: str) -> frozenset[str]:
+    """Return the commits of a repository listed as expired by any run; raises as `read_expired`."""
+    files: list[GCFile] = []
+    for batch in block.list_objects(namespace.folder(gc_expired_folder(unique_id))):
+        for text in batch.column("address").to_pylist():
+            name = text.rpartition("/")[2]
+            files.append(GCFile(name, GCFileKind.EXPIRED, 0, name.removesuffix(".parquet")))
+    return read_expired(block, namespace, unique_id, files)

@@ -45,13 +45,7 @@ from lakebed.engine.keys import (
     STAGED_PREFIX,
     TAGS,
 )
-from lakebed.engine.model import (
-    Branch,
-    BranchID,
-    CommitID,
-    Repository,
-    RepositoryID,
-)
+from lakebed.engine.model import Branch, BranchID, CommitID, Repository, RepositoryID
 from lakebed.engine.refs.branches import Branches
 from lakebed.engine.refs.protection import BranchProtection, Protection
 from lakebed.engine.refs.resolve import Resolver, View, branch_in

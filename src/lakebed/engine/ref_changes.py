@@ -26,15 +26,7 @@ from lakebed.engine.errors import (
 )
 from lakebed.engine.hooks import Hooks
 from lakebed.engine.keys import GRAVELER, REPOSITORIES
-from lakebed.engine.model import (
-    Branch,
-    BranchID,
-    CommitID,
-    Repository,
-    RepositoryID,
-    Tag,
-    TagID,
-)
+from lakebed.engine.model import Branch, BranchID, CommitID, Repository, RepositoryID, Tag, TagID
 from lakebed.engine.names import check_branch_name, check_tag_name
 from lakebed.engine.refs.branches import Branches
 from lakebed.engine.refs.creation import CreationReads

@@ -24,12 +24,7 @@ def encode_document(type_name: str, content: dict[str, object]) -> bytes:
 
 
 def decode_document(data: bytes, type_name: str, *, file: str) -> dict[str, object]:
-    """Return the content of a document after verifying its digest.
-
-    Raises:
-        DamagedFile: The file does not contain a whole document.
-        ForeignFile: The document has another type, or (`FormatTooNew`) is of a newer Lakebed.
-    """
+    """Return the content of a document after verifying its digest."""
     content = load_json(data, file=file)
     if not isinstance(content, dict) or content.get("type") != type_name:
         raise ForeignFile(file, f"is not a {type_name}")

@@ -7,7 +7,8 @@
         │   └── FormatTooNew    written by a newer Lakebed
         └── InvalidEntries      rows not allowed in a range                 (also a ValueError)
 
-The first three include the name of the file. None of them ever returns partial data.
+Functions that read a file raise `DamagedFile`, or `ForeignFile` (`FormatTooNew` for a file of a
+newer Lakebed), with the name of the file, and never return partial data.
 """
 
 from typing import ClassVar

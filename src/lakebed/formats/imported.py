@@ -137,12 +137,7 @@ def encode_listing(listed: pa.Table) -> tuple[bytes, str]:
 
 
 def decode_listing(data: bytes, content_id: str, *, file: str) -> pa.Table:
-    """Return the objects in a file after verifying its content id.
-
-    Raises:
-        DamagedFile: The content differs.
-        ForeignFile: The file has another type, or (`FormatTooNew`) is of a newer Lakebed.
-    """
+    """Return the objects in a file after verifying its content id."""
     return _LISTING.decode(data, content_id=content_id, file=file)
 
 

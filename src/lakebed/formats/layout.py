@@ -148,12 +148,7 @@ def encode_owner(owner: Owner) -> bytes:
 
 
 def decode_owner(data: bytes, *, file: str) -> Owner:
-    """Return the owner in a file.
-
-    Raises:
-        DamagedFile: The file is truncated, or a field is missing.
-        ForeignFile: The file has another type, or (`FormatTooNew`) is of a newer Lakebed.
-    """
+    """Return the owner in a file."""
     content = load_json(data, file=file)
     if not isinstance(content, dict) or content.get("type") != _TYPE:
         raise ForeignFile(file, f"is not a {_TYPE} file")

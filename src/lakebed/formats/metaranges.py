@@ -71,12 +71,7 @@ def encode_range(entries: pa.Table) -> bytes:
 
 
 def decode_range(data: bytes, range_id: RangeID, *, file: str) -> pa.Table:
-    """Return the entries in a file, in one chunk, after verifying the id.
-
-    Raises:
-        DamagedFile: The file does not contain the range.
-        ForeignFile: The file has another type, or (`FormatTooNew`) is of a newer Lakebed.
-    """
+    """Return the entries in a file, in one chunk, after verifying the id."""
     return _RANGE.decode(data, content_id=range_id, file=file)
 
 
@@ -162,10 +157,6 @@ def decode_metarange(
     """Return the metarange in a file, with its ranges, after verifying the id.
 
     `read` is called for each metarange listed in a metarange of level 1.
-
-    Raises:
-        DamagedFile: The file does not contain the metarange.
-        ForeignFile: The file has another type, or (`FormatTooNew`) is of a newer Lakebed.
     """
     table, marks = _METARANGE.read(data, file=file)
     level = _level_of(marks.get(_LEVEL.encode(), b"0"), file)

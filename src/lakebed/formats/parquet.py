@@ -44,11 +44,9 @@ def content_id(kind: str, table: pa.Table) -> str:
     """Return the id of a table of a kind (``range``, ``metarange``), in hexadecimal."""
     total = hashlib.sha256(_framed(kind))
     total.update(struct.pack("<q", table.num_rows))
-    for name, column in zip(table.column_names, table.itercolumns(), strict=True):
+    for name in table.column_names:
         total.update(_framed(name))
-        total.update(
-            _digest(column.chunk(0) if column.num_chunks == 1 else column.combine_chunks())
-        )
+        total.update(_digest(one_array(table, name)))
     return total.hexdigest()
 
 
@@ -85,8 +83,7 @@ def _digest(array: pa.Array) -> bytes:
     if array.null_count:
         raise TypeError("a column with nulls has no digest")
     # By class: comparing Arrow types takes as long as hashing a few rows.
-    digest_of = _DIGESTS.get(type(array), _digest_fixed)
-    return digest_of(array)
+    return _DIGESTS.get(type(array), _digest_fixed)(array)
 
 
 def _digest_fixed(array: pa.Array) -> bytes:
@@ -96,10 +93,6 @@ def _digest_fixed(array: pa.Array) -> bytes:
     width = array.type.bit_width // 8
     begin = array.offset * width
     return hashlib.sha256(memoryview(values)[begin : begin + len(array) * width]).digest()
-
-
-def _digest_booleans(array: pa.BooleanArray) -> bytes:
-    return _digest_fixed(array.cast(pa.int8()))
 
 
 def _digest_bytes(array: pa.Array) -> bytes:
@@ -122,7 +115,7 @@ def _digest_nested(array: pa.ListArray | pa.MapArray) -> bytes:
 
 
 _DIGESTS: Final[dict[type[pa.Array], Callable[[pa.Array], bytes]]] = {
-    pa.BooleanArray: _digest_booleans,
+    pa.BooleanArray: lambda array: _digest_fixed(array.cast(pa.int8())),
     pa.BinaryArray: _digest_bytes,
     pa.StringArray: _digest_bytes,
     pa.ListArray: _digest_nested,
@@ -183,23 +176,13 @@ class FileType:
         return bytes(memoryview(file.getvalue()))
 
     def decode(self, data: bytes, *, content_id: str, file: str) -> pa.Table:
-        """Return the table in a file, in one chunk, after verifying the id.
-
-        Raises:
-            DamagedFile: The file does not contain the content with this id.
-            ForeignFile: The file has another type, or (`FormatTooNew`) is of a newer Lakebed.
-        """
+        """Return the table in a file, in one chunk, after verifying the id."""
         table, _ = self.read(data, file=file)
         check_id(self.content_id(table), content_id, file=file)
         return table
 
     def read(self, data: bytes, *, file: str) -> tuple[pa.Table, dict[bytes, bytes]]:
-        """Return the table in a file, and its key-value metadata, without verifying the id.
-
-        Raises:
-            DamagedFile: The file is incomplete or damaged.
-            ForeignFile: The file has another type, or (`FormatTooNew`) is of a newer Lakebed.
-        """
+        """Return the table in a file, and its key-value metadata, without verifying the id."""
         try:
             with pq.ParquetFile(
                 pa.BufferReader(data), page_checksum_verification=True, pre_buffer=False

@@ -35,10 +35,5 @@ def encode_purge(table: pa.Table) -> tuple[bytes, str]:
 
 
 def decode_purge(data: bytes, content_id: str, *, file: str) -> pa.Table:
-    """Return the table in a file after verifying its content id.
-
-    Raises:
-        DamagedFile: The content differs.
-        ForeignFile: The file has another type, or (`FormatTooNew`) is of a newer Lakebed.
-    """
+    """Return the table in a file after verifying its content id."""
     return _FILE_TYPE.decode(data, content_id=content_id, file=file)

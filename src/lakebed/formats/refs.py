@@ -122,12 +122,7 @@ def encode_refs(kind: RefKind, table: pa.Table) -> bytes:
 
 
 def decode_refs(data: bytes, described: DumpFile, *, file: str) -> pa.Table:
-    """Return the table in a file of a dump after verifying its description.
-
-    Raises:
-        DamagedFile: The content differs.
-        ForeignFile: The file has another type, or (`FormatTooNew`) is of a newer Lakebed.
-    """
+    """Return the table in a file of a dump after verifying its description."""
     table = _FILE_TYPES[described.kind].decode(data, content_id=described.content_id, file=file)
     if table.num_rows != described.rows:
         raise DamagedFile(file, f"{table.num_rows} rows instead of {described.rows}")
@@ -140,13 +135,7 @@ def encode_manifest(manifest: DumpManifest) -> bytes:
 
 
 def decode_manifest(data: bytes, dump_id: DumpID, *, file: str) -> DumpManifest:
-    """Return the manifest in a file after verifying its digest and dump id.
-
-    Raises:
-        DamagedFile: The file does not contain a whole manifest.
-        ForeignFile: The file is of another type or another dump, or (`FormatTooNew`) of a newer
-            Lakebed.
-    """
+    """Return the manifest in a file after verifying its digest and dump id."""
     content = decode_document(data, _MANIFEST_TYPE, file=file)
     manifest = read_record(DumpManifest, content, file=file)
     if manifest.dump_id != dump_id:

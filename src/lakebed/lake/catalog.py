@@ -16,7 +16,7 @@ from lakebed.lake.imports.imports import Imports
 from lakebed.lake.imports.outside import OutsideImports
 from lakebed.lake.imports.runner import ImportRunner
 from lakebed.lake.links import Links
-from lakebed.lake.metadata_files import MetadataFiles
+from lakebed.lake.metadata_files import MetadataFiles, Symlinks
 from lakebed.lake.multipart.complete import Completions
 from lakebed.lake.multipart.presigned import PresignedUploads
 from lakebed.lake.multipart.uploads import MultipartUploads
@@ -29,7 +29,6 @@ from lakebed.lake.purge_marks import PurgeMarks
 from lakebed.lake.refs import Refs
 from lakebed.lake.search import ObjectSearch
 from lakebed.lake.settings import CatalogSettings, LinkSettings
-from lakebed.lake.symlinks import Symlinks
 from lakebed.lake.tasks import RunInBackground, Tasks, run_inline
 from lakebed.lake.uploads import Addresses, Freshness, Stager, Uploads
 from lakebed.lake.usage import Usage

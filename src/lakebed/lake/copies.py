@@ -48,22 +48,10 @@ from lakebed.engine.reading import Reading
 from lakebed.engine.staging.writer import Condition, IsFresh
 from lakebed.formats import AddressType, Entry
 from lakebed.formats.object_paths import ObjectPath
-from lakebed.lake.entry_metadata import (
-    OF_ONE_ADDRESS,
-    REQUESTS,
-    of_bytes,
-    split,
-)
-from lakebed.lake.missing import missing_error
-from lakebed.lake.model import (
-    ObjectStats,
-    check_metadata,
-    check_path,
-    new_entry,
-    stats_of,
-)
+from lakebed.lake.entry_metadata import OF_ONE_ADDRESS, REQUESTS, of_bytes, split
+from lakebed.lake.model import ObjectStats, check_metadata, check_path, new_entry, stats_of
 from lakebed.lake.pins import Pins, replaced, with_pin
-from lakebed.lake.purge_marks import PurgeMarks
+from lakebed.lake.purge_marks import PurgeMarks, missing_error
 from lakebed.lake.repeats import Invocation
 from lakebed.lake.uploads import Addresses, Freshness, Stager
 

@@ -46,21 +46,19 @@ class DifferencePage(ColumnPage[Difference]):
 
 
 def _differences(rows: pa.Table) -> list[Difference]:
-    return [_difference(item) for item in differences_of(rows)]
-
-
-def _difference(item: DiffEntry) -> Difference:
-    entry = item.entry
-    return Difference(
-        change=item.change,
-        conflict=item.conflict,
-        path=entry.key,
-        size=entry.size,
-        checksum=etag_of(entry),
-        mtime=entry.mtime,
-        content_type=entry.content_type,
-        metadata=split(entry.metadata).user,
-    )
+    return [
+        Difference(
+            change=item.change,
+            conflict=item.conflict,
+            path=item.entry.key,
+            size=item.entry.size,
+            checksum=etag_of(item.entry),
+            mtime=item.entry.mtime,
+            content_type=item.entry.content_type,
+            metadata=split(item.entry.metadata).user,
+        )
+        for item in differences_of(rows)
+    ]
 
 
 class Differences:

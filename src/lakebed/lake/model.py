@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import Final, NamedTuple
 
 from lakebed.block import Address, InvalidAddress, Namespace
-from lakebed.engine.model import Repository
+from lakebed.engine.model import Repository, size_of
 from lakebed.formats import AddressType, Entry
 from lakebed.formats.entries import KEY_BYTES_MAX
 from lakebed.formats.imported import CONTENT
@@ -210,8 +210,7 @@ def check_metadata(metadata: Mapping[str, str]) -> None:
             f"the object metadata has {len(metadata)} names; at most {METADATA_NAMES_MAX} are"
             " allowed"
         )
-    size = sum(len(name.encode()) + len(value.encode()) for name, value in metadata.items())
-    if size > METADATA_BYTES_MAX:
+    if (size := size_of(metadata)) > METADATA_BYTES_MAX:
         raise InvalidMetadata(
             f"the object metadata has {size} bytes of names and values; at most"
             f" {METADATA_BYTES_MAX} are allowed"

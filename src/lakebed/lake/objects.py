@@ -19,12 +19,11 @@ from lakebed.engine.committed import EntryQuery
 from lakebed.engine.engine import Engine
 from lakebed.engine.model import BranchID, RepositoryID
 from lakebed.lake.errors import MissingBytes
-from lakebed.lake.missing import missing_error
 from lakebed.lake.model import ObjectStats, PresignedURL, check_path
 from lakebed.lake.object_pages import ObjectPage
 from lakebed.lake.pins import Pins, changed, replaced, resized, with_pin
 from lakebed.lake.presign import Presigning
-from lakebed.lake.purge_marks import PurgeMarks
+from lakebed.lake.purge_marks import PurgeMarks, missing_error
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,13 +93,8 @@ class Objects:
         """Check that the storage has the object described by `stats`.
 
         Called before a presigned read URL is issued. Reads the storage only for objects that could
-        have been replaced. For an unverified object this counts as the first read.
-
-        Raises:
-            MissingBytes: The object is missing from the storage; `Purged` if it was purged.
-            CommitExpired: The object was deleted because the commit of the ref has expired.
-            ChangedBytes: The storage has a different object.
-            BlockError: The storage refused or failed.
+        have been replaced. For an unverified object this counts as the first read. Raises as
+        `read`.
         """
         try:
             etag = self._pins.content_of(stats)

@@ -13,9 +13,11 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from typing import Final
 
+from lakebed.base.errors import LakebedError
 from lakebed.base.runtime import to_datetime
 from lakebed.block import Address, BlockStore, ObjectNotFound
-from lakebed.engine.errors import TooManyTries
+from lakebed.engine.engine import Engine
+from lakebed.engine.errors import CommitExpired, TooManyTries
 from lakebed.engine.model import Repository
 from lakebed.formats.layout import purges_folder
 from lakebed.formats.purge_files import decode_purge
@@ -24,6 +26,7 @@ from lakebed.kv.records import Records
 from lakebed.lake import records_pb2 as pb
 from lakebed.lake.errors import MissingBytes, Purged
 from lakebed.lake.keys import PURGES, PURGES_PARTITION, copy_of
+from lakebed.lake.model import ObjectStats
 
 _TRIES: Final = 10
 
@@ -141,3 +144,22 @@ def _marks_in(block: BlockStore, file: Address) -> Iterator[tuple[Address, pb.Pu
 
 def _name(address: Address) -> bytes:
     return str(address).encode()
+
+
+def missing_error(engine: Engine, purge_marks: PurgeMarks, stats: ObjectStats) -> LakebedError:
+    """Return the error for an object missing from the storage.
+
+    `Purged` if the object was purged, `CommitExpired` if its commit has expired, otherwise
+    `MissingBytes`.
+    """
+    why = purge_marks.why_missing(stats.path, stats.address)
+    if stats.seen_at is not None and not isinstance(why, Purged):
+        repository, ref = stats.seen_at.repository, stats.seen_at.ref
+        try:
+            commit = engine.resolver.commit(repository, ref)
+            engine.marks.check_sources(repository, [commit.id])
+        except CommitExpired as expired:
+            return expired
+        except LakebedError:
+            pass  # the ref has been deleted: the cause is unknown
+    return why

@@ -152,23 +152,23 @@ class Refs:
     ) -> LogPage:
         """Return a page of the history of a ref, newest commit first.
 
-        Args:
-            repository_id: The repository.
-            ref: The first commit.
-            amount: The maximum number of commits.
-            after: The id of the last commit of the previous page.
-            first_parent: Follow only first parents.
-            since: Omit older commits; a time without a zone is in UTC.
-            stop_at: A ref: show its commit, but omit its history.
-            paths: With paths or prefixes, show only commits that changed one of them.
-            prefixes: See `paths`.
-            look_ahead: Determine whether more commits follow, which may take a search.
+        - `after`: the id of the last commit of the previous page.
+        - `first_parent`: follow only first parents.
+        - `since`: omit older commits; a time without a zone is in UTC.
+        - `stop_at`: a ref: show its commit, but omit its history.
+        - `paths`: with paths or prefixes, show only commits that changed one of them.
+        - `prefixes`: see `paths`.
+        - `look_ahead`: determine whether more commits follow, which may take a search.
         """
         repository, head, refused_by = self._find_judged(repository_id, ref)
         resolver = self._engine.resolver
+        if since is not None and since.tzinfo is None:
+            since = since.replace(tzinfo=UTC)
         query = LogQuery(
             first_parent=first_parent,
-            since_us=None if since is None else from_datetime(_in_utc(since)),
+            since_us=None
+            if since is None
+            else from_datetime(since if since.tzinfo else since.replace(tzinfo=UTC)),
             stop_at=None if stop_at is None else resolver.commit(repository, stop_at).id,
             after=None if after is None else CommitID(after),
             keys=tuple(paths),
@@ -199,7 +199,9 @@ class Refs:
     def get_protection(self, repository_id: RepositoryID) -> ProtectionRules:
         """Return the branch protection rules of a repository."""
         found = self._engine.protection.get(self._engine.repositories.get(repository_id))
-        return ProtectionRules(found.patterns, found.strict, _version_of(found.predicate))
+        version = found.predicate
+        text = version.hex() if isinstance(version, bytes) else _NEVER_SET
+        return ProtectionRules(found.patterns, found.strict, text)
 
     @traced("catalog.set_protection")
     def set_protection(
@@ -252,10 +254,8 @@ class Refs:
         self, repository_id: RepositoryID, change: Callable[[Protection], _Rules]
     ) -> None:
         """Replace the rules with compare-and-swap, retrying on concurrent changes."""
-        repository, protection = (
-            self._engine.repositories.get(repository_id),
-            self._engine.protection,
-        )
+        repository = self._engine.repositories.get(repository_id)
+        protection = self._engine.protection
         for _ in range(_TRIES):
             found = protection.get(repository)
             patterns, said = change(found)
@@ -282,14 +282,6 @@ class Refs:
         repository = self._engine.repositories.get_writable(repository_id)
         self._purge_marks.restore(repository, self._block)
         restore_refs(self._store, self._block, self._runtime, repository, dump_id)
-
-
-def _in_utc(moment: datetime) -> datetime:
-    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-
-
-def _version_of(predicate: Predicate) -> str:
-    return predicate.hex() if isinstance(predicate, bytes) else _NEVER_SET
 
 
 def _predicate_of(version: str) -> Predicate:

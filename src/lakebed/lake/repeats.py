@@ -79,7 +79,8 @@ class Attempt:
         """`digest` is the digest of the request, if its client sent an id."""
         self._entry = entry
         self._condition = condition
-        self._own = [] if digest is None else [digest + _digest_of_bytes(entry)]
+        of_bytes = hashlib.sha256(f"{entry.size} {entry.checksum}".encode()).hexdigest()[:8]
+        self._own = [] if digest is None else [digest + of_bytes]
         self.staged: Entry | None = None
         """The entry staged by this or another attempt, or None if it has since been replaced."""
 
@@ -97,7 +98,3 @@ class Attempt:
         metadata = {**self._entry.metadata, **for_requests(requests)}
         self.staged = replace(self._entry, metadata=metadata)
         return self.staged
-
-
-def _digest_of_bytes(entry: Entry) -> str:
-    return hashlib.sha256(f"{entry.size} {entry.checksum}".encode()).hexdigest()[:8]

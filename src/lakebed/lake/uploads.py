@@ -185,13 +185,12 @@ class Stager:
     ) -> Entry | None:
         """Stage an entry, optionally on a condition.
 
-        Args:
-            known: The branch, as read for this write.
-            entry: The entry to stage.
-            condition: Whether to write, given the existing entry.
-            digest: Digest of a conditional request, if its client sent an id: stage nothing if
-                another attempt of the request took effect.
-            is_fresh: Whether the entry can be acknowledged, tested after staging or proposing it.
+        - `known`: the branch, as read for this write.
+        - `entry`: the entry to stage.
+        - `condition`: whether to write, given the existing entry.
+        - `digest`: digest of a conditional request, if its client sent an id: stage nothing if
+          another attempt of the request took effect.
+        - `is_fresh`: whether the entry can be acknowledged, tested after staging or proposing it.
 
         Returns:
             The entry staged by this or another attempt, or None if another attempt's has since

@@ -6,7 +6,7 @@ that sorts after the recorded name is newer than the backup: data that the datab
 be deleted, and the marks of expired commits and purged objects are missing.
 
 The storage has both: the commits that had expired when a run began
-(`lakebed.engine.expired_files`), and the purged objects (`lakebed.lake.purge_marks`). `catch_up`
+(`lakebed.engine.expiry_marks`), and the purged objects (`lakebed.lake.purge_marks`). `catch_up`
 reads them into the database before the next run or purge begins, and once when the background
 process of a server starts.
 
@@ -27,7 +27,7 @@ from lakebed.base.errors import LakebedError
 from lakebed.base.runtime import Runtime
 from lakebed.block import BlockStore
 from lakebed.engine.engine import Engine
-from lakebed.engine.expired_files import read_all_expired
+from lakebed.engine.expiry_marks import read_all_expired
 from lakebed.engine.model import CommitID, Repository
 from lakebed.engine.refs.dump import active_record
 from lakebed.formats.layout import gc_runs_folder, purges_folder

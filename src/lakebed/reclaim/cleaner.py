@@ -227,7 +227,8 @@ class Cleaner:
         for namespace, claimant in claims:
             if claimant not in there:
                 with _attempt(counts):
-                    self._remove_claim(namespace, claimant, counts)
+                    if not self._removal.is_live(claimant):
+                        counts.claims_removed += self._claims.release(namespace, claimant)
 
     def _end_repository(self, record: RepositoryRecord, counts: CleanerCounts) -> None:
         state = record.message.state
@@ -238,12 +239,6 @@ class Cleaner:
                 self._removal.end(record)
                 counts.creations_ended += state == INITIAL
                 counts.deletions_ended += state == DELETING
-
-    def _remove_claim(
-        self, namespace: Namespace, claimant: Claimant, counts: CleanerCounts
-    ) -> None:
-        if not self._removal.is_live(claimant):
-            counts.claims_removed += self._claims.release(namespace, claimant)
 
     # Deleted repositories
 

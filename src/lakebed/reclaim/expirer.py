@@ -40,15 +40,7 @@ from lakebed.engine import records_pb2 as pb
 from lakebed.engine.engine import Engine
 from lakebed.engine.errors import RepositoryNotFound, TooManyExpire
 from lakebed.engine.expiry_marks import EXPIRED, EXPIRING, Mark, Marks
-from lakebed.engine.keys import (
-    BRANCHES,
-    COMMITS,
-    CREATING,
-    LIVE,
-    RESTORED,
-    RESTORED_NAME,
-    TAGS,
-)
+from lakebed.engine.keys import BRANCHES, COMMITS, CREATING, LIVE, RESTORED, RESTORED_NAME, TAGS
 from lakebed.engine.leases import LeaseRecords
 from lakebed.engine.model import MOVED_NAMESPACE, BranchID, CommitID, Repository, RepositoryID
 from lakebed.formats.layout import gc_check_path
@@ -56,15 +48,16 @@ from lakebed.kv import ABSENT, PredicateFailed, Store
 from lakebed.kv.records import Record, Records
 from lakebed.lake.errors import ClocksDiffer
 from lakebed.lake.settings import CatalogSettings
-from lakebed.reclaim.keep import (
+from lakebed.reclaim.retention import (
     FLOOR_US,
     CommitRetention,
+    RetentionRecords,
+    RetentionRules,
     Scan,
     StoredCommit,
     commit_retention,
     kept_commits,
 )
-from lakebed.reclaim.retention import RetentionRecords, RetentionRules
 from lakebed.reclaim.runs import GCLeases
 
 _LOGGER: Final = logging.getLogger(__name__)

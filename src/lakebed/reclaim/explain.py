@@ -25,8 +25,8 @@ from lakebed.lake.multipart.records import may_finish as may_finish_multipart
 from lakebed.lake.purge_marks import PurgeMarks
 from lakebed.lake.settings import CatalogSettings
 from lakebed.reclaim.expirer import Expirer
-from lakebed.reclaim.keep import CommitRetention
 from lakebed.reclaim.references import References
+from lakebed.reclaim.retention import CommitRetention
 from lakebed.reclaim.runs import GCFindings, GCRuns
 
 Verdict = Literal["kept", "going", "gone"]
@@ -69,11 +69,7 @@ class Explanations:
 
     @traced("catalog.explain_commit")
     def commit(self, repository_id: RepositoryID, ref: str) -> Explanation:
-        """Explain why the commit at a ref is kept or expires.
-
-        Raises:
-            RepositoryNotFound, RefNotFound, InvalidRef: The commit does not exist.
-        """
+        """Explain why the commit at a ref is kept or expires; raises as `object`."""
         repository = self._engine.repositories.get(repository_id)
         commit = self._engine.resolver.commit(repository, ref)
         (retention,) = self._expirer.retention_of(repository, [commit.id])
@@ -102,9 +98,7 @@ class Explanations:
     def address(self, repository_id: RepositoryID, address: Address) -> Explanation:
         """Explain why the object at an address of the storage is kept or was deleted.
 
-        Raises:
-            RepositoryNotFound: The repository does not exist.
-            MissingFile, DamagedFile, ForeignFile: A commit is unreadable.
+        Raises as `object`.
         """
         return self._of_address(self._engine.repositories.get(repository_id), address, None)
 

@@ -39,12 +39,12 @@ from lakebed.base.tracing import traced
 from lakebed.block import BlockStore
 from lakebed.engine.engine import Engine
 from lakebed.engine.errors import RepositoryNotFound
-from lakebed.engine.expired_files import read_expired, write_expired
+from lakebed.engine.expiry_marks import read_expired, write_expired
 from lakebed.engine.keys import COMMITS, STAGED_PREFIX
 from lakebed.engine.model import MOVED_NAMESPACE, Branch, Repository, RepositoryID, StagingToken
 from lakebed.engine.refs.branches import Branches
 from lakebed.engine.refs.dump import active_record
-from lakebed.engine.repositories.owner import installation_id
+from lakebed.engine.repositories.claims import installation_id
 from lakebed.engine.staging.cells import all_values, parse_all
 from lakebed.formats import AddressType
 from lakebed.formats.gc_files import (
@@ -66,7 +66,7 @@ from lakebed.lake.multipart.records import may_finish as may_finish_multipart
 from lakebed.lake.settings import CatalogSettings
 from lakebed.reclaim.backups import Backups
 from lakebed.reclaim.expirer import Expirer
-from lakebed.reclaim.run_files import RunFiles, TableWriter
+from lakebed.reclaim.runs import RunFiles, TableWriter
 
 _RUN_ID: Final = re.compile(r"[0-9a-f]{36}")
 _TOKEN: Final = re.compile(r"([0-9a-f]{36})\.([1-9][0-9]{0,8})")
@@ -282,12 +282,8 @@ class GCPreparation:
         """Finish a run: write all unexpired commit records, and the manifest.
 
         All pages of `run_id` must be written. Without `run_id`, begin a run of commits alone, by
-        which no object can be judged to be garbage.
-
-        Raises:
-            RepositoryNotFound: The repository does not exist, or has another unique id.
-            InvalidRun: The run does not exist, or has missing pages.
-            BlockError: The storage refused or failed; a retry is safe.
+        which no object can be judged to be garbage. Raises as `prepare_uncommitted`; `InvalidRun`
+        if the run does not exist, or has missing pages.
         """
         repository = self._repository(repository_id, unique_id)
         if run_id is None:
@@ -325,11 +321,7 @@ class GCPreparation:
         """Write the commits expired since `since_us` or, if `dry_run`, about to expire.
 
         They are for the report of the run. Only a dry run, which deletes nothing, judges by them.
-
-        Raises:
-            RepositoryNotFound: The repository does not exist, or has another unique id.
-            InvalidRun: The run does not exist.
-            BlockError: The storage refused or failed; a retry is safe.
+        Raises as `prepare_commits`.
         """
         repository = self._repository(repository_id, unique_id)
         files = self._files(repository, run_id)

@@ -48,7 +48,7 @@ from lakebed.lake.model import location_of
 from lakebed.lake.purge_marks import PurgeMarks
 from lakebed.lake.settings import CatalogSettings
 from lakebed.reclaim.backups import Backups
-from lakebed.reclaim.purge_search import PurgeQuery, PurgeSearch
+from lakebed.reclaim.references import PurgeQuery, PurgeSearch
 
 OBJECTS_MAX: Final = 100_000
 """Maximum number of objects deleted by one request."""

@@ -20,7 +20,7 @@ from lakebed.block import BlockSettings
 from lakebed.engine.engine import Engine
 from lakebed.engine.errors import RepositoryNotFound
 from lakebed.engine.model import Repository
-from lakebed.formats.gc_state import GCState
+from lakebed.formats.gc_files import GCState
 from lakebed.kv import CorruptRecord
 from lakebed.lake.settings import CatalogSettings
 from lakebed.reclaim.collector.errors import Busy

@@ -22,7 +22,7 @@ from lakebed.formats import AddressType
 from lakebed.kv import Item
 from lakebed.lake.commits import HeadChanges
 from lakebed.lake.model import new_entry
-from lakebed.reclaim.purge_search import PurgeQuery
+from lakebed.reclaim.references import PurgeQuery
 from tests.kit import staging
 from tests.kit.lake import MAIN, REPOSITORY, Lake, open_lake
 

@@ -2,8 +2,7 @@ import pytest
 
 from lakebed.lake.hooks.errors import InvalidAction
 from lakebed.lake.hooks.events import EventType
-from lakebed.lake.hooks.files import PRE_SECONDS_MAX, ActionFile, check_names, parse_action
-from lakebed.lake.hooks.matching import select
+from lakebed.lake.hooks.files import PRE_SECONDS_MAX, ActionFile, check_names, parse_action, select
 
 MINIMAL = "name: checks\non: {pre-commit: }\nhooks: []\n"
 

@@ -14,7 +14,7 @@ from urllib.request import urlopen
 from lakebed.base.runtime import Runtime
 from lakebed.block import BlockStore, Namespace, ObjectNotFound
 from lakebed.engine import records_pb2 as pb
-from lakebed.formats.gc_state import decode_state
+from lakebed.formats.gc_files import decode_state
 from lakebed.formats.layout import OWNER_PATH, state_path
 from lakebed.kv import Store
 from lakebed.kv.halt import find_halt

@@ -120,7 +120,7 @@ class Builds:
         abandoned.
         """
         limit = None if self._large is None else self._settings.large_commit_keys
-        changes = StagedChanges(Cells.sealed(self._store, request.tokens), limit=limit)
+        changes = StagedChanges(Cells(self._store, request.tokens), limit=limit)
         begun = self._runtime.monotonic()
         if self._large is not None and limit and len(changes.begin(limit)) == limit:
             begun, where = self._runtime.monotonic(), "process"

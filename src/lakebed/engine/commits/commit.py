@@ -54,13 +54,7 @@ from lakebed.base.runtime import Runtime
 from lakebed.engine.commits.build import BuildRequest, Builds, Built
 from lakebed.engine.commits.publish import Publisher
 from lakebed.engine.commits.requests import LEFTOVERS, CommitProposals, CommitRequest, CommitResult
-from lakebed.engine.errors import (
-    BranchNotFound,
-    CommitExpired,
-    NoChanges,
-    Refused,
-    TooManyTries,
-)
+from lakebed.engine.errors import BranchNotFound, CommitExpired, NoChanges, Refused, TooManyTries
 from lakebed.engine.expiry_marks import EXPIRED, Marks
 from lakebed.engine.hooks import Hooks, Preparation, Proposal
 from lakebed.engine.metrics import COMMIT_CHANGES, COMMIT_SECONDS, REBUILDS, measure_outcome
@@ -246,15 +240,12 @@ class Committer:
     ) -> Proposal | None:
         """Store a commit, check it and ask hooks; return the earlier proposal if one is equal.
 
-        Args:
-            proposals: The proposals of this request.
-            branch: The branch record used for the content.
-            tokens: The tokens to drop when the commit is published.
-            metarange_id: The content.
-            parents: The first is the head that the commit replaces.
-            judge: The commit with the rules to apply, or None for the new commit itself.
-            sources: Commits besides the first parent with reused content.
-            scanned_at: Monotonic time before the scan of the content, or None for no scan.
+        - `branch`: the branch record used for the content.
+        - `tokens`: the tokens to drop when the commit is published.
+        - `parents`: the first is the head that the commit replaces.
+        - `judge`: the commit with the rules to apply, or None for the new commit itself.
+        - `sources`: commits besides the first parent with reused content.
+        - `scanned_at`: monotonic time before the scan of the content, or None for no scan.
 
         Returns:
             None if the content is too old, or the head has expired, so that the branch has changed:

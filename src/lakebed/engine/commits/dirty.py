@@ -125,7 +125,7 @@ class DirtyCheck:
 
     def _changes_something(self, repository: Repository, branch: Branch) -> bool:
         """Whether the sealed tokens change the head; cheap if one of their first keys does."""
-        sealed = Cells.sealed(self._store, branch.sealed_tokens)
+        sealed = Cells(self._store, branch.sealed_tokens)
         for name, value in StagedChanges(sealed).begin(_PEEK):
             key = path_of(name)
             staged = decode(key, value)

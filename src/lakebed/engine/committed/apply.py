@@ -22,6 +22,7 @@ from typing import Final
 import pyarrow as pa
 
 from lakebed.base.runtime import Runtime
+from lakebed.engine.committed.batches import Batch, entry_windows
 from lakebed.engine.committed.columns import (
     NO_EDITS,
     ChangeCounts,
@@ -41,6 +42,15 @@ _PENDING_RANGES: Final = 8
 _PENDING_BYTES: Final = 64 << 20
 
 
+@dataclass(frozen=True, slots=True)
+class Saved:
+    """Saved progress of an ingest."""
+
+    metarange_id: MetaRangeID
+    last_key: bytes
+    """Resume with the keys after this one; empty to start at the beginning."""
+
+
 class Builder:
     """Collects rows and ranges in key order, and stores their metarange."""
 
@@ -53,14 +63,9 @@ class Builder:
         inputs: Iterable[MetaRange] = (),
         cached: bool = True,
     ) -> None:
-        """Start an empty metarange.
+        """Start an empty metarange, to which ranges of `inputs` can be added.
 
-        Args:
-            files: Where to store the ranges.
-            breaks: Rules of range boundaries.
-            runtime: For parallel writes.
-            inputs: The metaranges of the ranges to add.
-            cached: Whether to cache written ranges; False if many, which would evict the rest.
+        `cached` is False if many ranges will be written, which would evict the rest from the cache.
         """
         self.breaks = breaks
         self._files = files
@@ -95,19 +100,15 @@ class Builder:
     def closed_ranges(self) -> int:
         return len(self._refs)
 
-    @property
-    def last_closed_key(self) -> bytes:
-        """The last key of the last closed and stored range; empty if there is none."""
-        return next((ref.max_key for ref in reversed(self._refs) if ref is not None), b"")
-
-    def save_closed(self) -> MetaRangeID:
+    def save_closed(self) -> Saved:
         """Store a metarange of the closed ranges, and continue building.
 
         Excludes pending rows of an open range. At its end, the state of cutting is empty: a builder
         that starts with these ranges and adds the remaining rows gets the same metarange.
         """
         self._flush()
-        return self._files.save_metarange([ref for ref in self._refs if ref is not None])
+        refs = [ref for ref in self._refs if ref is not None]
+        return Saved(self._files.save_metarange(refs), refs[-1].max_key if refs else b"")
 
     def finish(self) -> MetaRangeID:
         """Store the last ranges and the metarange, in parallel; return its id."""
@@ -247,3 +248,41 @@ def _plan(base: MetaRange, windows: Iterable[Edits]) -> Iterator[_Portion]:
         yield _Portion(untouched, refs[place], start)
         untouched, place = [], place + 1
     yield _Portion([*untouched, *refs[place:]])
+
+
+class Ingest:
+    """Resumable ingest of many sorted entries: progress is saved, and survives the process.
+
+    A metarange of the closed ranges records the progress. Any process can resume from it, with the
+    entries after `last_key`, and produces the same metarange as an uninterrupted ingest.
+    """
+
+    def __init__(self, builder: Builder, so_far: MetaRange) -> None:
+        """Continue a metarange returned by `save`, or an empty one."""
+        self._builder = builder
+        self.last_key = b""
+        """The last key added, or empty."""
+        self.count = 0
+        """Number of entries added, including those of the initial ranges."""
+        for ref in so_far.refs:
+            builder.add_range(ref)
+            self.last_key = ref.max_key
+        self.count = so_far.count
+
+    def add(self, batch: Batch) -> None:
+        """Add entries; ranges are written as they fill up. Raises as `Committed.write`."""
+        for entries in entry_windows([batch], after=self.last_key):
+            self._builder.add_rows(entries)
+            self.last_key = entries.column("key")[-1].as_py()
+            self.count += entries.num_rows
+
+    @property
+    def closed_ranges(self) -> int:
+        """Number of closed ranges, which `save` would store."""
+        return self._builder.closed_ranges
+
+    def save(self) -> Saved:
+        return self._builder.save_closed()
+
+    def finish(self) -> MetaRangeID:
+        return self._builder.finish()

@@ -21,8 +21,8 @@ from lakebed.engine.committed.columns import (
     prefix_end,
     successor,
 )
-from lakebed.engine.committed.diff import diff_steps, differing_groups
 from lakebed.engine.committed.files import Files
+from lakebed.engine.committed.walk import diff_steps, differing_groups
 from lakebed.formats import ENTRY_SCHEMA, Entry, MetaRange, entries_of
 from lakebed.formats.parquet import one_array
 
@@ -238,12 +238,12 @@ def _joined(tables: list[pa.Table], schema: pa.Schema) -> pa.Table:
     return pa.concat_tables(tables).combine_chunks() if tables else schema.empty_table()
 
 
-class EntryBlock:
-    """Consecutive entries; see `Block`."""
+class TableBlock:
+    """Consecutive rows of a table; see `Block`."""
 
-    def __init__(self, table: pa.Table, keys: SortedKeys) -> None:
+    def __init__(self, table: pa.Table, keys: SortedKeys | None = None) -> None:
         self._table = table
-        self.keys = keys
+        self.keys = keys or SortedKeys(one_array(table, "key"))
 
     def rows(self, first: int, last: int) -> pa.Table:
         return self._table.slice(first, last - first)
@@ -256,23 +256,12 @@ class EntryBlocks:
         self._files = files
         self._metarange = metarange
 
-    def seek(self, key: bytes) -> EntryBlock | None:
+    def seek(self, key: bytes) -> TableBlock | None:
         place = self._metarange.position(key)
         if place == len(self._metarange.refs):
             return None
         found = self._files.range(self._metarange.refs[place].range_id)
-        return EntryBlock(found.table, found.keys)
-
-
-class DiffBlock:
-    """Consecutive differences; see `Block`."""
-
-    def __init__(self, table: pa.Table) -> None:
-        self._table = table
-        self.keys = SortedKeys(one_array(table, "key"))
-
-    def rows(self, first: int, last: int) -> pa.Table:
-        return self._table.slice(first, last - first)
+        return TableBlock(found.table, found.keys)
 
 
 class DiffBlocks:
@@ -296,15 +285,15 @@ class DiffBlocks:
         self._end = prefix_end(query.prefix)
         self._groups = differing_groups(left, right, query.first_key() or b"", self._end)
         self._tables: Iterator[pa.Table] = iter(())
-        self._block: DiffBlock | None = None
+        self._block: TableBlock | None = None
 
-    def seek(self, key: bytes) -> DiffBlock | None:
+    def seek(self, key: bytes) -> TableBlock | None:
         while self._block is None or self._block.keys[-1] < key:
             table = next(self._tables, None)
             if table is not None:
                 rows = self._differing(table)
                 if rows.num_rows:
-                    self._block = DiffBlock(rows)
+                    self._block = TableBlock(rows)
                 continue
             group = next(self._groups, None)
             if group is None:

@@ -9,17 +9,14 @@ unread, and vice versa. Rows are read only where both have other ranges.
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import Enum
+from functools import partial
 
 import pyarrow as pa
 
 from lakebed.base.runtime import Runtime
 from lakebed.engine.committed.apply import Builder
 from lakebed.engine.committed.batches import regroup
-from lakebed.engine.committed.columns import (
-    apply_rows,
-    join_edits,
-    split_changes,
-)
+from lakebed.engine.committed.columns import apply_rows, join_edits, split_changes
 from lakebed.engine.committed.files import Files
 from lakebed.engine.committed.walk import Group, align, map_ahead, side_by_side
 from lakebed.engine.errors import MergeConflict
@@ -55,20 +52,17 @@ def merge(
     files: Files,
     runtime: Runtime,
     builder: Builder,
-    *,
     base: MetaRange,
     source: MetaRange,
     destination: MetaRange,
+    *,
     strategy: Strategy | None,
 ) -> MetaRangeID:
     """Build and store the merge of three metaranges; raise `MergeConflict` if needed."""
-
-    def merge_stretch(stretch: _Stretch) -> _Merged:
-        return _merge_rows(files, builder.breaks, stretch, strategy)
-
     conflicts: list[pa.Table] = []
     stretches = _stretches(align([base.refs, source.refs, destination.refs]))
-    for merged in map_ahead(runtime, merge_stretch, stretches):
+    merge_rows = partial(_merge_rows, files, builder.breaks, strategy)
+    for merged in map_ahead(runtime, merge_rows, stretches):
         conflicts += merged.conflicts
         if conflicts and strategy is None:
             continue  # nothing will be built, but all conflicts must be found
@@ -81,7 +75,7 @@ def merge(
     return builder.finish()
 
 
-def is_long(*, base: MetaRange, source: MetaRange, destination: MetaRange, long_rows: int) -> bool:
+def is_long(base: MetaRange, source: MetaRange, destination: MetaRange, *, long_rows: int) -> bool:
     """Whether a merge must read at least `long_rows` rows; reads nothing to find out."""
     rows = 0
     for stretch in _stretches(align([base.refs, source.refs, destination.refs])):
@@ -92,7 +86,7 @@ def is_long(*, base: MetaRange, source: MetaRange, destination: MetaRange, long_
 
 
 def count_conflicts(
-    files: Files, runtime: Runtime, *, base: MetaRange, source: MetaRange, destination: MetaRange
+    files: Files, runtime: Runtime, base: MetaRange, source: MetaRange, destination: MetaRange
 ) -> int:
     """Return the number of keys changed differently on both sides; builds nothing."""
 
@@ -130,7 +124,7 @@ def _settle(
 
 
 def _merge_rows(
-    files: Files, breaks: Breaks, stretch: _Stretch, strategy: Strategy | None
+    files: Files, breaks: Breaks, strategy: Strategy | None, stretch: _Stretch
 ) -> _Merged:
     all_rows: list[pa.Table] = []
     all_conflicts: list[pa.Table] = []

@@ -9,13 +9,11 @@ import pyarrow as pa
 
 from lakebed.base.runtime import Runtime
 from lakebed.block import BlockStore
-from lakebed.engine.committed.apply import Applied, Builder, apply
+from lakebed.engine.committed.apply import Applied, Builder, Ingest, apply
 from lakebed.engine.committed.batches import Batch, change_windows, entry_windows
 from lakebed.engine.committed.columns import NO_EDITS, Edits, differ_at, prefix_end
-from lakebed.engine.committed.diff import diff
 from lakebed.engine.committed.examine import examine
 from lakebed.engine.committed.files import Cache, Counters, Files
-from lakebed.engine.committed.ingest import Ingest
 from lakebed.engine.committed.listing import (
     DiffBlocks,
     DiffEntry,
@@ -29,7 +27,7 @@ from lakebed.engine.committed.listing import (
 from lakebed.engine.committed.merge import Strategy, count_conflicts, is_long, merge
 from lakebed.engine.committed.replace import Interval
 from lakebed.engine.committed.replace import replace as replace_intervals
-from lakebed.engine.committed.walk import distinct, map_ahead, window
+from lakebed.engine.committed.walk import diff, distinct, map_ahead, window
 from lakebed.engine.errors import EntryNotFound
 from lakebed.engine.model import Home
 from lakebed.formats import Entry, MetaRange, MetaRangeID, RangeID
@@ -62,12 +60,9 @@ class Committed:
     ) -> None:
         """Open the committed entries of a repository, without reading or writing.
 
-        Args:
-            block: The storage.
-            home: Ranges and metaranges are stored below ``_lakebed/`` in its namespace.
-            runtime: Locks and parallel work.
-            cache: Shared by all repositories of a process; by default a new memory cache.
-            breaks: Rules of range boundaries; always the same for one repository.
+        `home`: ranges and metaranges are stored below ``_lakebed/`` in its namespace. `cache`:
+        shared by all repositories of a process; by default a new memory cache. `breaks`: rules of
+        range boundaries; always the same for one repository.
         """
         self._runtime = runtime
         self.breaks = breaks or Breaks()
@@ -78,13 +73,10 @@ class Committed:
         return self._files.counters
 
     def write(self, batches: Iterable[Batch]) -> MetaRangeID:
-        """Store entries, sorted by key, and return their metarange.
+        """Store entries, tables by `ENTRY_SCHEMA` sorted by key, and return their metarange.
 
         Ranges are written as they fill up, and the metarange last. A failure or interruption may
         leave unreferenced ranges, which a later call need not write again.
-
-        Args:
-            batches: Tables with the columns of `ENTRY_SCHEMA`; of any number and size.
 
         Raises:
             InvalidEntries: A batch does not have the columns and values of entries.
@@ -124,10 +116,8 @@ class Committed:
         not a change, and this entry stays. Nor is a tombstone for a missing key. Without changes,
         the result is the base.
 
-        Args:
-            base: The metarange to change.
-            changes: Tables with the columns of `CHANGE_SCHEMA`, sorted by key; of any number and
-                size.
+        `changes`: tables with the columns of `CHANGE_SCHEMA`, sorted by key; of any number and
+        size.
 
         Raises:
             InvalidEntries, UnsortedEntries: As `write`.
@@ -158,15 +148,7 @@ class Committed:
                 lists all conflicts.
         """
         three = [self._files.metarange(each) for each in (base, source, destination)]
-        return merge(
-            self._files,
-            self._runtime,
-            self._builder(*three),
-            base=three[0],
-            source=three[1],
-            destination=three[2],
-            strategy=strategy,
-        )
+        return merge(self._files, self._runtime, self._builder(*three), *three, strategy=strategy)
 
     def is_long_merge(
         self,
@@ -177,17 +159,15 @@ class Committed:
         long_rows: int,
     ) -> bool:
         """Whether a `merge` must read at least `long_rows` rows."""
-        three = [self._files.metarange(each) for each in (base, source, destination)]
-        return is_long(base=three[0], source=three[1], destination=three[2], long_rows=long_rows)
+        three = (self._files.metarange(each) for each in (base, source, destination))
+        return is_long(*three, long_rows=long_rows)
 
     def count_conflicts(
         self, base: MetaRangeID, source: MetaRangeID, destination: MetaRangeID
     ) -> int:
         """Return the number of conflicts of a `merge` without a strategy."""
-        three = [self._files.metarange(each) for each in (base, source, destination)]
-        return count_conflicts(
-            self._files, self._runtime, base=three[0], source=three[1], destination=three[2]
-        )
+        three = (self._files.metarange(each) for each in (base, source, destination))
+        return count_conflicts(self._files, self._runtime, *three)
 
     def check_stored(self, metarange_id: MetaRangeID) -> None:
         """Verify that a metarange and all its ranges are in the storage, bypassing caches.
@@ -362,9 +342,4 @@ def committed_for(block: BlockStore, runtime: Runtime, cache: Cache) -> Committe
 
     Open repositories know which of their ranges are stored, so the latest stay open.
     """
-
-    @lru_cache(maxsize=HOMES_OPEN)
-    def open_home(home: Home) -> Committed:
-        return Committed(block, home, runtime, cache=cache)
-
-    return open_home
+    return lru_cache(HOMES_OPEN)(lambda home: Committed(block, home, runtime, cache=cache))

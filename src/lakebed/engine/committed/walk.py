@@ -2,7 +2,7 @@
 
 First by ranges: `align` groups overlapping ranges, so that ranges shared by two sides can be
 decided by their ids. For the rest by rows: `side_by_side` reads the ranges of a group, one of each
-side at a time, and yields the rows of all sides between the same two keys.
+side at a time, and yields the rows of all sides between the same two keys. `diff` does both.
 """
 
 from collections import deque
@@ -13,7 +13,7 @@ from typing import Final, TypeVar
 import pyarrow as pa
 
 from lakebed.base.runtime import Runtime
-from lakebed.engine.committed.columns import successor
+from lakebed.engine.committed.columns import diff_rows, successor
 from lakebed.engine.committed.files import Files
 from lakebed.formats import ENTRY_SCHEMA, MetaRange, RangeRef
 
@@ -119,3 +119,39 @@ def map_ahead(
         while results:
             yield results.popleft()
         size = min(2 * size, _MOST_AHEAD)
+
+
+def diff(
+    files: Files,
+    runtime: Runtime,
+    left: MetaRange,
+    right: MetaRange,
+    *,
+    start: bytes = b"",
+    end: bytes | None = None,
+) -> Iterator[pa.Table]:
+    """Yield differences as non-empty tables by `DIFF_SCHEMA`, in key order.
+
+    Ranges shared by both sides are not read.
+    """
+    groups = differing_groups(left, right, start, end)
+    found = map_ahead(runtime, lambda group: [*diff_steps(files, group, start, end)], groups)
+    for tables in found:
+        yield from tables
+
+
+def differing_groups(
+    left: MetaRange, right: MetaRange, start: bytes, end: bytes | None
+) -> Iterator[Group]:
+    """Yield the groups of ranges that differ between the sides."""
+    for group in align([window(left, start, end), window(right, start, end)]):
+        if group[0] != group[1]:
+            yield group
+
+
+def diff_steps(files: Files, group: Group, start: bytes, end: bytes | None) -> Iterator[pa.Table]:
+    """Yield the differences in one group of ranges; no table is empty."""
+    for left_rows, right_rows in side_by_side(files, group, start, end):
+        found = diff_rows(left_rows, right_rows)
+        if found.num_rows:
+            yield found

@@ -109,14 +109,9 @@ class Branches:
     ) -> Branch:
         """Create a branch at a commit, with nothing staged; raises as `create_branch`.
 
-        Args:
-            repository: The repository.
-            branch: The name of the new branch.
-            commit_id: The commit; with `reads`, its probable result.
-            hidden: Whether to leave the branch out of lists.
-            unique_id: A new id, for callers who need one in advance.
-            reads: Other records the creation depends on.
-            shared: Whether a tag may have the name too.
+        `commit_id`: the commit; with `reads`, its probable result. `hidden`: whether to leave the
+        branch out of lists. `unique_id`: a new id, for callers who need one in advance. `reads`:
+        other records the creation depends on. `shared`: whether a tag may have the name too.
         """
         message = pb.Branch(
             unique_id=unique_id or new_unique_id(self._runtime),

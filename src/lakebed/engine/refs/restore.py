@@ -10,7 +10,7 @@ record. A note in the repository names the dump being restored. So an interrupte
 repeated, even after other writes: existing records stay. A finished restore is not repeated.
 
 Commits whose data may be deleted get their expiry marks first: commits seen as expired by any run
-of garbage collection (`lakebed.engine.expired_files`). Refs to them are left out. The restored
+of garbage collection (`lakebed.engine.expiry_marks`). Refs to them are left out. The restored
 commits count as stored now, and no commit expires before a restore is finished.
 
 If refs are left out, the rest is restored, and the final error lists them with reasons. The note
@@ -33,8 +33,7 @@ from lakebed.base.runtime import Runtime, now_us
 from lakebed.block import BlockStore, ObjectNotFound
 from lakebed.engine import records_pb2 as pb
 from lakebed.engine.errors import Invalid, InvalidName, MissingFile, NotUnique, RefsLeftOut
-from lakebed.engine.expired_files import read_all_expired
-from lakebed.engine.expiry_marks import EXPIRED
+from lakebed.engine.expiry_marks import EXPIRED, read_all_expired
 from lakebed.engine.keys import (
     BRANCHES,
     COMMITS,

@@ -72,8 +72,7 @@ from lakebed.engine.names import check_branch_name, check_repository_name
 from lakebed.engine.refs.branches import Branches
 from lakebed.engine.refs.commits import Commits
 from lakebed.engine.refs.shared_reads import SharedReads
-from lakebed.engine.repositories.claims import Claimant, Claims
-from lakebed.engine.repositories.owner import Owners
+from lakebed.engine.repositories.claims import Claimant, Claims, Owners
 from lakebed.engine.repositories.removal import ACTIVE, DELETING, INITIAL, Removal, claimant_of
 from lakebed.kv import (
     ABSENT,

@@ -123,7 +123,7 @@ class Cells:
     """The cells of some tokens, as visible at a version of a branch record."""
 
     def __init__(
-        self, store: Store, tokens: Sequence[StagingToken], version: Version | None
+        self, store: Store, tokens: Sequence[StagingToken], version: Version | None = None
     ) -> None:
         """Prepare to read tokens, newest first, at a version of the branch record.
 
@@ -139,10 +139,6 @@ class Cells:
     def of(cls, store: Store, branch: Branch) -> "Cells":
         """Return the cells of all tokens of a branch just read."""
         return cls(store, branch.tokens, branch.version)
-
-    @classmethod
-    def sealed(cls, store: Store, tokens: Sequence[StagingToken]) -> "Cells":
-        return cls(store, tokens, None)
 
     def settled(self, items: Sequence[Item | None]) -> list[Item | None]:
         """Return cells, one for each token, without proposals of other versions.

@@ -170,16 +170,12 @@ def parse_columns(
 
     The first `prefix_bytes` of each key are dropped.
     """
+    # One slice of the whole column, instead of a copy of each key.
+    end = max(map(len, keys), default=prefix_bytes)
     try:
-        return _parse(_without_prefix(keys, prefix_bytes), values)
+        return _parse(pc.binary_slice(pa.array(keys, pa.binary()), prefix_bytes, end), values)
     except (_OtherForm, pa.ArrowInvalid):
         return None
-
-
-def _without_prefix(keys: Sequence[bytes], prefix_bytes: int) -> pa.Array:
-    # One slice of the whole column, instead of a copy of each key.
-    longest = max(map(len, keys), default=0)
-    return pc.binary_slice(pa.array(keys, pa.binary()), prefix_bytes, max(longest, prefix_bytes))
 
 
 def _parse(keys: pa.Array, values: Sequence[bytes]) -> pa.Table:
@@ -197,7 +193,7 @@ def _parse(keys: pa.Array, values: Sequence[bytes]) -> pa.Table:
         "key": keys,
         "identity": identity.array(buffer, pa.binary()),
         "address": text(1),
-        "address_type": _small(cursor.numbers(2, limits)),
+        "address_type": pa.array(cursor.numbers(2, limits)).cast(pa.int8()),
         "size": pa.array(cursor.numbers(3, limits)),
         "checksum": text(4),
         "mtime": pa.array(cursor.numbers(5, limits)).view(CHANGE_SCHEMA.field("mtime").type),
@@ -211,10 +207,6 @@ def _parse(keys: pa.Array, values: Sequence[bytes]) -> pa.Table:
     if (cursor.places != ends).any():
         raise _OtherForm
     return pa.table([columns[field.name] for field in CHANGE_SCHEMA], schema=CHANGE_SCHEMA)
-
-
-def _small(numbers: _Numbers) -> pa.Array:
-    return pa.array(numbers).cast(pa.int8())
 
 
 def _maps(cursor: _Cursor, limits: _Numbers) -> pa.Array:

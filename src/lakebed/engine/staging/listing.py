@@ -21,14 +21,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakebed.engine.committed import Committed, DiffEntry, EntryPage, EntryQuery
-from lakebed.engine.committed.columns import (
-    Edits,
-    SortedKeys,
-    changed_rows,
-    prefix_end,
-    successor,
-)
-from lakebed.engine.committed.listing import Block, DiffBlock, diff_page, entry_page
+from lakebed.engine.committed.columns import Edits, SortedKeys, changed_rows, prefix_end, successor
+from lakebed.engine.committed.listing import Block, TableBlock, diff_page, entry_page
 from lakebed.engine.keys import STAGED_PREFIX
 from lakebed.engine.staging.cells import TOMBSTONE, Cells, newest
 from lakebed.engine.staging.empty_runs import EmptyRunNotes, EmptyRunSearch, KeyRange
@@ -370,10 +364,10 @@ class _ChangeWindows:
         self._staged = _StagedWindows(cells, query)
         self._committed = committed
         self._metarange_id = metarange_id
-        self._block: DiffBlock | None = None
+        self._block: TableBlock | None = None
         self._end: bytes | None = b""
 
-    def seek(self, key: bytes) -> DiffBlock | None:
+    def seek(self, key: bytes) -> TableBlock | None:
         while True:
             if self._block is not None and self._block.keys and self._block.keys[-1] >= key:
                 return self._block
@@ -382,7 +376,7 @@ class _ChangeWindows:
             staged = self._staged.take(max(key, self._end))
             self._end = staged.end
             before = self._committed.look_up(self._metarange_id, staged.keys)
-            self._block = DiffBlock(changed_rows(before, _edits(staged)))
+            self._block = TableBlock(changed_rows(before, _edits(staged)))
 
 
 def _edits(staged: _Staged) -> Edits:

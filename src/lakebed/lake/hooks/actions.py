@@ -19,11 +19,10 @@ from lakebed.lake.catalog import Catalog
 from lakebed.lake.hooks import records_pb2 as pb
 from lakebed.lake.hooks.errors import TooManyTrials
 from lakebed.lake.hooks.events import EventType
-from lakebed.lake.hooks.files import ActionFile, ActionReader
+from lakebed.lake.hooks.files import ActionFile, ActionReader, select
 from lakebed.lake.hooks.guard import GuardParts, HookGuard
 from lakebed.lake.hooks.keys import RunID
 from lakebed.lake.hooks.kinds import run_hook as run_any_hook
-from lakebed.lake.hooks.matching import select
 from lakebed.lake.hooks.post import PostRunner
 from lakebed.lake.hooks.process_pool import ProcessPool
 from lakebed.lake.hooks.runner import NewCaller, RunHook, Runner, hook_run_id_of
@@ -78,22 +77,14 @@ class Actions:
     ) -> None:
         """Build the hooks of an engine and attach its guard to them.
 
-        Args:
-            guard: The guard called by the engine.
-            engine: The engine.
-            catalog: Reads action files.
-            store: Stores runs.
-            block: Stores logs.
-            runtime: Clock, randomness and concurrency.
-            settings: Limits of hooks.
-            heartbeat_seconds: A run without a heartbeat for this long has died.
-            new_caller: Creates the server API available to hooks.
-            while_waiting: Entered while a request waits for hooks.
-            run_in_background: Runs trials.
-            runs_post_hooks: Whether post hooks run in the background of this process. If not,
-                another process calls `post.run_waiting` regularly.
-            run_hook: Runs one hook; defaults to the implementation of servers.
-            stores_early: Whether output is stored while hooks run, so that it can be followed.
+        - `heartbeat_seconds`: a run without a heartbeat for this long has died.
+        - `new_caller`: creates the server API available to hooks.
+        - `while_waiting`: entered while a request waits for hooks.
+        - `run_in_background`: runs trials.
+        - `runs_post_hooks`: whether post hooks run in the background of this process. If not,
+          another process calls `post.run_waiting` regularly.
+        - `run_hook`: runs one hook; defaults to the implementation of servers.
+        - `stores_early`: whether output is stored while hooks run, so that it can be followed.
         """
         self._engine = engine
         self._settings = settings

@@ -1,4 +1,4 @@
-"""Reading the action files of a commit.
+"""Reading the action files of a commit, and selecting the actions of an event.
 
 An invalid file refuses the operation, so files are fully validated here without running a hook.
 Unknown fields are errors: a hook with a typo in ``if`` would silently never run.
@@ -24,7 +24,7 @@ from lakebed.lake.catalog import Catalog
 from lakebed.lake.hooks.conditions import InvalidCondition, evaluate
 from lakebed.lake.hooks.errors import InvalidAction
 from lakebed.lake.hooks.events import EventType
-from lakebed.lake.hooks.patterns import InvalidPattern, check_pattern
+from lakebed.lake.hooks.patterns import InvalidPattern, check_pattern, matches
 from lakebed.lake.hooks.properties import (
     TYPES,
     HookType,
@@ -309,3 +309,15 @@ class ActionReader:
             )
         with self._catalog.objects.read(with_pin(repository, entry)) as stream:
             return parse_action(path, b"".join(stream))
+
+
+def select(actions: Iterable[ActionFile], event_type: EventType, branch: str) -> list[ActionFile]:
+    """Return the actions that match an event on a branch, in order; tags have no branch."""
+    return [action for action in actions if _is_for(action, event_type, branch)]
+
+
+def _is_for(action: ActionFile, event_type: EventType, branch: str) -> bool:
+    patterns = action.events.get(event_type)
+    if patterns is None:
+        return False
+    return not patterns or any(matches(pattern, branch) for pattern in patterns)

@@ -42,11 +42,9 @@ from lakebed.formats import MetaRangeID
 from lakebed.lake.hooks import records_pb2 as pb
 from lakebed.lake.hooks.errors import InvalidAction
 from lakebed.lake.hooks.events import EventType
-from lakebed.lake.hooks.files import ActionFile, ActionReader
+from lakebed.lake.hooks.files import ActionFile, ActionReader, select
 from lakebed.lake.hooks.keys import RunID
-from lakebed.lake.hooks.matching import select
-from lakebed.lake.hooks.metrics import HOOK_RUNS
-from lakebed.lake.hooks.runner import FailedHook, Runner
+from lakebed.lake.hooks.runner import HOOK_RUNS, FailedHook, Runner
 from lakebed.lake.hooks.runs import Runs
 
 PROPOSALS_MAX: Final = 5

@@ -39,10 +39,8 @@ from lakebed.kv import OutcomeUnknown
 from lakebed.kv.records import Record
 from lakebed.lake.hooks import records_pb2 as pb
 from lakebed.lake.hooks.events import EventType
-from lakebed.lake.hooks.files import ActionReader
-from lakebed.lake.hooks.matching import select
-from lakebed.lake.hooks.metrics import HOOK_RUNS
-from lakebed.lake.hooks.runner import Runner
+from lakebed.lake.hooks.files import ActionReader, select
+from lakebed.lake.hooks.runner import HOOK_RUNS, Runner
 from lakebed.lake.hooks.runs import LeasedRun, Runs
 
 ATTEMPTS_MAX: Final = 20

@@ -5,8 +5,6 @@ from collections.abc import Callable, Mapping
 from typing import Final, Literal, get_args
 from urllib.parse import urlsplit
 
-from lakebed.lake.hooks.durations import parse_duration
-
 HookType = Literal["webhook", "airflow", "lua", "command"]
 TYPES: Final[tuple[HookType, ...]] = get_args(HookType)
 
@@ -176,3 +174,27 @@ _REQUIRED: Final[dict[HookType, Callable[[Mapping[str, object]], None]]] = {
     "lua": _require_lua,
     "command": _require("command"),
 }
+
+
+_SECONDS: Final = {
+    "ns": 1e-9,
+    "us": 1e-6,
+    "µs": 1e-6,
+    "μs": 1e-6,
+    "ms": 1e-3,
+    "s": 1.0,
+    "m": 60.0,
+    "h": 3600.0,
+}
+_NUMBER: Final = r"(?:[0-9]{1,12}(?:\.[0-9]{0,12})?|\.[0-9]{1,12})"
+_PART: Final = re.compile(rf"({_NUMBER})(ns|us|µs|μs|ms|s|m|h)")
+_WHOLE: Final = re.compile(rf"([-+]?)((?:{_NUMBER}(?:ns|us|µs|μs|ms|s|m|h)){{1,8}}|0)")
+
+
+def parse_duration(text: str) -> float:
+    """Return a duration in Go's syntax (``1m30s``, ``1.5h``) in seconds, or raise `ValueError`."""
+    whole = _WHOLE.fullmatch(text)
+    if whole is None:
+        raise ValueError(f"{text!r} is not a duration: write it as 30s, 5m or 1m30s")
+    seconds = sum(float(number) * _SECONDS[unit] for number, unit in _PART.findall(whole[2]))
+    return -seconds if whole[1] == "-" else seconds

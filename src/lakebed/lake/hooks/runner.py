@@ -1,9 +1,15 @@
-"""Running the hooks of an event: actions in parallel, the hooks of an action in sequence."""
+"""Running the hooks of an event: actions in parallel, the hooks of an action in sequence.
+
+- ``lakebed_hook_seconds``: duration of hooks, by type and outcome (``success``, ``failure``).
+- ``lakebed_hook_runs_total``: ended runs, by event and outcome.
+"""
 
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Protocol
+
+from prometheus_client import Counter, Histogram
 
 from lakebed.base.errors import LakebedError
 from lakebed.base.leases import with_heartbeat
@@ -17,10 +23,19 @@ from lakebed.lake.hooks.errors import HookFailed
 from lakebed.lake.hooks.events import CommitDetails, EventType, HookEvent
 from lakebed.lake.hooks.files import POST_SECONDS_MAX, PRE_SECONDS_MAX, ActionFile, HookSpec
 from lakebed.lake.hooks.kinds import Caller
-from lakebed.lake.hooks.metrics import HOOK_SECONDS
 from lakebed.lake.hooks.outputs import HookOutput
 from lakebed.lake.hooks.runs import LeasedRun, Runs
 from lakebed.lake.hooks.settings import HookLimits
+
+HOOK_SECONDS: Final = Histogram(
+    "lakebed_hook_seconds",
+    "Duration of hooks, by type and outcome",
+    ["type", "outcome"],
+    buckets=(0.05, 0.1, 0.5, 1, 5, 10, 30, 60, 300, 600),
+)
+HOOK_RUNS: Final = Counter(
+    "lakebed_hook_runs", "Ended runs of hooks, by event and outcome", ["event", "outcome"]
+)
 
 ACTIONS_AT_ONCE: Final = 16
 HEARTBEATS_PER_TIMEOUT: Final = 4

@@ -23,8 +23,7 @@ from lakebed.kv.records import Record, Records
 from lakebed.lake import records_pb2 as pb
 from lakebed.lake.commits import check_commit_words
 from lakebed.lake.errors import ImportOver, TaskNotFound
-from lakebed.lake.imports.places import check_places
-from lakebed.lake.imports.sources import ImportSource, in_order, source_messages
+from lakebed.lake.imports.sources import ImportSource, check_places, in_order, source_messages
 from lakebed.lake.keys import IMPORTS, WAITING, WAITING_PARTITION, copy_of, remove_where
 from lakebed.lake.settings import CatalogSettings
 
@@ -118,16 +117,12 @@ class Imports:
     ) -> ImportID:
         """Start an import and return without waiting for its end.
 
-        Args:
-            repository_id: The destination repository.
-            branch: The destination branch; must stay without uncommitted changes until the end.
-            sources: Objects to import. They replace all objects at their destinations.
-            committer: Committer of the import's commit.
-            message: Message of the commit; if empty, `DEFAULT_MESSAGE`.
-            metadata: Metadata of the commit.
-            strict: Whether an object that cannot be imported fails the import.
-            outside: Whether a program outside of the server builds the metarange; see
-                `lakebed.lake.imports.outside`.
+        - `branch`: the destination branch; must stay without uncommitted changes until the end.
+        - `sources`: objects to import. They replace all objects at their destinations.
+        - `message`: message of the commit; if empty, `DEFAULT_MESSAGE`.
+        - `strict`: whether an object that cannot be imported fails the import.
+        - `outside`: whether a program outside of the server builds the metarange; see
+          `lakebed.lake.imports.outside`.
 
         Raises:
             InvalidImport: The destinations overlap, or a source is invalid.

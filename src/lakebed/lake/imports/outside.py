@@ -17,7 +17,7 @@ from lakebed.kv import OutcomeUnknown, PredicateFailed, StoreUnavailable
 from lakebed.lake import records_pb2 as pb
 from lakebed.lake.errors import ImportOver, InvalidImport
 from lakebed.lake.imports.imports import ImportID, ImportProgress, Imports
-from lakebed.lake.imports.record import SKIPPED_SHOWN_MAX
+from lakebed.lake.imports.run import SKIPPED_SHOWN_MAX
 from lakebed.lake.imports.sources import ImportSource, in_order, source_messages
 from lakebed.lake.keys import copy_of
 

@@ -6,6 +6,13 @@ and the open ranges in memory.
 
 A checkpoint, the metarange of the closed ranges, is regularly stored and recorded. A process that
 takes over the import continues after the checkpoint's last key.
+
+The record of the import is leased:
+
+- *Canceling* makes the next change by the running process fail.
+- *Publishing.* The id of each commit is recorded before the branch is swapped to it. From then on
+  the import cannot be canceled, and a process that takes it over first searches for that commit
+  (`Publisher.find_published`), so that it is never published twice.
 """
 
 import logging
@@ -26,6 +33,7 @@ from lakebed.engine.commits.requests import CommitRequest, Replacement
 from lakebed.engine.committed import Ingest
 from lakebed.engine.engine import Engine
 from lakebed.engine.errors import BranchNotFound
+from lakebed.engine.leases import LeasedRecord
 from lakebed.engine.model import Branch, BranchID, Commit, CommitID, Repository
 from lakebed.formats import MetaRangeID
 from lakebed.formats.imported import ImportedPage, imported_object, imported_page
@@ -33,10 +41,30 @@ from lakebed.formats.parquet import one_array
 from lakebed.lake import records_pb2 as pb
 from lakebed.lake.errors import InvalidImport, NothingToImport
 from lakebed.lake.imports.listing import list_in_order
-from lakebed.lake.imports.places import check_places
-from lakebed.lake.imports.record import SKIPPED_SHOWN_MAX, LeasedImport
-from lakebed.lake.imports.sources import ImportSource, source_of
+from lakebed.lake.imports.sources import ImportSource, check_places, source_of
 from lakebed.lake.imports.validation import check_entries
+
+SKIPPED_SHOWN_MAX: Final = 100
+"""Maximum number of skipped objects whose addresses are stored; others are only counted."""
+
+Edit = Callable[[pb.Import], None]
+"""Changes a record; must be idempotent."""
+
+
+class LeasedImport(LeasedRecord[pb.Import]):
+    """An import leased by this process."""
+
+    def take_up(self) -> bool:
+        """Take the lease of the import; return False if another process was faster."""
+
+        def count(message: pb.Import) -> None:
+            message.attempts += 1
+
+        return self.take(count)
+
+    def _is_running(self, message: pb.Import) -> bool:
+        return message.state == pb.IMPORT_STATE_RUNNING
+
 
 PAGE_ROWS: Final = 1 << 16
 PAGE_SECONDS: Final = 1.0

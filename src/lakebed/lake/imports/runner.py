@@ -25,8 +25,7 @@ from lakebed.kv.records import Record, Records
 from lakebed.lake import records_pb2 as pb
 from lakebed.lake.errors import JobSilent
 from lakebed.lake.imports.imports import Imports
-from lakebed.lake.imports.record import LeasedImport
-from lakebed.lake.imports.run import ImportRun
+from lakebed.lake.imports.run import ImportRun, LeasedImport
 from lakebed.lake.keys import WAITING, WAITING_PARTITION
 from lakebed.lake.settings import CatalogSettings
 

@@ -1,14 +1,15 @@
 """Sources of an import: locations in the storage, and the keys that they become."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
 from lakebed.base.errors import quoted
 from lakebed.block import Address, Namespace
 from lakebed.engine.committed import Interval
+from lakebed.engine.engine import Engine
 from lakebed.lake import records_pb2 as pb
-from lakebed.lake.errors import InvalidImport
+from lakebed.lake.errors import AddressClosed, AddressTaken, InvalidImport
 from lakebed.lake.model import PATH_BYTES_MAX
 
 
@@ -88,3 +89,23 @@ def source_of(message: pb.ImportSource) -> ImportSource:
     """Convert a source from the record of an import."""
     place = (Namespace if message.is_prefix else Address).parse(message.place)
     return ImportSource(place, message.destination)
+
+
+def check_places(engine: Engine, sources: Iterable[ImportSource]) -> None:
+    """Reject sources that overlap the namespace of an existing or a deleted repository.
+
+    Raises:
+        AddressTaken: The source overlaps a repository: garbage collection may delete its objects,
+            and the policies of that repository decide who can read them.
+        AddressClosed: The source overlaps the data of a deleted repository.
+    """
+    repositories = engine.repositories
+    for place in (source.place for source in sources):
+        if isinstance(place, Address):
+            keeper, leaver = repositories.owners_of(place)
+        else:
+            keeper, leaver = repositories.overlapping_owner(place), repositories.former_owner(place)
+        if keeper is not None:
+            raise AddressTaken(place, keeper)
+        if leaver is not None:
+            raise AddressClosed(place, leaver)

@@ -72,13 +72,7 @@ from lakebed.lake.errors import (
     PartsOutOfOrder,
     PartTooSmall,
 )
-from lakebed.lake.model import (
-    ObjectStats,
-    check_header,
-    check_metadata,
-    new_entry,
-    stats_of,
-)
+from lakebed.lake.model import ObjectStats, check_header, check_metadata, new_entry, stats_of
 from lakebed.lake.multipart.records import (
     MultipartRecords,
     NamedPart,

@@ -39,12 +39,8 @@ class PresignedUploads:
     ) -> PresignedUpload:
         """Create an upload; return URLs for the parts from 1 to `parts`.
 
-        Raises:
-            InvalidPath: The path is invalid.
-            InvalidParts: The number of parts exceeds the limit.
-            RepositoryNotFound, ReadOnly, BranchNotFound, Protected: The branch is not writable.
-            NotSupported: Neither the storage nor the server signs URLs for parts.
-            OutcomeUnknown, BlockError: No usable upload was created.
+        Raises `InvalidParts` for too many parts, `NotSupported` if neither the storage nor the
+        server signs URLs for parts; otherwise as `MultipartUploads.create`.
         """
         if not 0 <= parts <= PART_NUMBER_MAX:
             raise InvalidParts(f"an upload has up to {PART_NUMBER_MAX} parts, not {parts}")

@@ -18,9 +18,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakebed.base.runtime import Runtime
-from lakebed.formats.gc_state import GC_RESULT_SCHEMAS, GCResultKind
+from lakebed.formats.gc_files import GC_RESULT_SCHEMAS, GCResultKind
 from lakebed.formats.object_paths import WHOLE_PATH_PATTERN
-from lakebed.reclaim.collector.executors.list import STORED_SCHEMA, made_us_of
+from lakebed.reclaim.collector.executors.read import STORED_SCHEMA, made_us_of
 from lakebed.reclaim.collector.rules import COMMIT_REFERENCED, ObservationTimes, Verdict
 
 JUDGED_SCHEMA: Final = GC_RESULT_SCHEMAS[GCResultKind.OBJECTS]

@@ -9,12 +9,7 @@ from typing import Final
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
-from pyspark.sql.types import (
-    LongType,
-    StringType,
-    StructField,
-    StructType,
-)
+from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from lakebed.formats.object_paths import MADE_FROM, WHOLE_PATH_PATTERN
 from lakebed.reclaim.collector.rules import COMMIT_REFERENCED, ObservationTimes, Verdict

@@ -29,13 +29,15 @@ from lakebed.base.runtime import Runtime, ThreadRuntime
 from lakebed.block import BlockError, ObjectNotFound
 from lakebed.formats.gc_files import (
     MANIFEST_NAME,
+    SUMMARY_NAME,
     GCFile,
     GCFileKind,
     GCManifest,
+    GCResultFile,
     GCRunID,
+    GCState,
     decode_gc_manifest,
 )
-from lakebed.formats.gc_state import SUMMARY_NAME, GCResultFile, GCState
 from lakebed.reclaim.collector import rules
 from lakebed.reclaim.collector.errors import Busy, InvalidOption, NotQuiet, Overtaken, WrongStorage
 from lakebed.reclaim.collector.executors.write import DUE_LABEL, FREED_LABEL

@@ -8,8 +8,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from lakebed.formats.gc_files import GCFile, GCManifest, GCRunID
-from lakebed.formats.gc_state import GCResultFile, GCResultKind, GCState
+from lakebed.formats.gc_files import (
+    GCFile,
+    GCManifest,
+    GCResultFile,
+    GCResultKind,
+    GCRunID,
+    GCState,
+)
 from lakebed.reclaim.collector.executors.write import DUE_LABEL
 from lakebed.reclaim.collector.rules import ObservationTimes
 

@@ -16,8 +16,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakebed.base.runtime import Runtime
-from lakebed.formats.gc_files import GC_SCHEMAS, GCFile, GCFileKind, GCManifest, GCRunID
-from lakebed.formats.gc_state import GC_RESULT_SCHEMAS, GCResultFile, GCResultKind, GCState
+from lakebed.formats.gc_files import (
+    GC_RESULT_SCHEMAS,
+    GC_SCHEMAS,
+    GCFile,
+    GCFileKind,
+    GCManifest,
+    GCResultFile,
+    GCResultKind,
+    GCRunID,
+    GCState,
+)
 from lakebed.reclaim.collector import columns
 from lakebed.reclaim.collector.columns import (
     BUDGET_BYTES,
@@ -27,17 +36,14 @@ from lakebed.reclaim.collector.columns import (
     parallel_buckets,
 )
 from lakebed.reclaim.collector.errors import MissingHistory, MissingRange
-from lakebed.reclaim.collector.executors.delete import delete_due
-from lakebed.reclaim.collector.executors.list import (
-    STORED_SCHEMA,
-    list_branches,
-    list_objects,
-    list_partitions,
-)
 from lakebed.reclaim.collector.executors.read import (
+    STORED_SCHEMA,
     Batches,
     Transform,
     find_range,
+    list_branches,
+    list_objects,
+    list_partitions,
     read_paths_of,
     read_prepared_paths,
     read_prepared_rows,
@@ -45,7 +51,7 @@ from lakebed.reclaim.collector.executors.read import (
     read_results,
     texts,
 )
-from lakebed.reclaim.collector.executors.write import write_judged, write_rows
+from lakebed.reclaim.collector.executors.write import delete_due, write_judged, write_rows
 from lakebed.reclaim.collector.judging import (
     Count,
     Findings,

@@ -7,15 +7,14 @@ from pyspark.sql import Column, DataFrame, Row, SparkSession
 from pyspark.sql import functions as f
 
 from lakebed.formats import RangeID, range_path
-from lakebed.formats.gc_files import GCManifest, GCRunID
-from lakebed.formats.gc_state import GCResultFile, GCResultKind
+from lakebed.formats.gc_files import GCManifest, GCResultFile, GCResultKind, GCRunID
 from lakebed.reclaim.collector import frames
 from lakebed.reclaim.collector.errors import ExecutorFailed, MissingHistory, MissingRange
-from lakebed.reclaim.collector.executors.delete import delete_due
 from lakebed.reclaim.collector.executors.read import TALLY
 from lakebed.reclaim.collector.executors.write import (
     FILE_OR_TOTAL,
     WRITTEN,
+    delete_due,
     write_judged,
     write_rows,
 )

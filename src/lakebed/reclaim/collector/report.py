@@ -15,13 +15,13 @@ from lakebed.base.runtime import to_datetime
 from lakebed.block import Address, ObjectNotFound
 from lakebed.block.errors import LOCKED
 from lakebed.formats.documents import load_json, read_record
-from lakebed.formats.gc_files import GCRunID
-from lakebed.formats.gc_state import (
+from lakebed.formats.gc_files import (
     GC_RESULT_SCHEMAS,
     REFUSAL_NAME,
     SUMMARY_NAME,
     GCResultFile,
     GCResultKind,
+    GCRunID,
     decode_result,
 )
 from lakebed.formats.layout import gc_run_folder, gc_runs_folder
@@ -286,11 +286,8 @@ def prune(storage: Storage, latest: GCRunID) -> int:
 def thin_out(storage: Storage, run_id: GCRunID) -> None:
     """Remove the files of a server's run when a later run exists.
 
-    The report of a run that has deleted anything is kept. Runs by other executors are kept.
-
-    Raises:
-        NotTheOwner: The namespace now belongs to another repository.
-        BlockError: The storage refused or failed.
+    The report of a run that has deleted anything is kept. Runs by other executors are kept. Raises
+    as `prune`.
     """
     storage.check_owner()
     summary = read_summary(storage, run_id)
@@ -303,12 +300,8 @@ def thin_out_refused(storage: Storage, after: GCRunID | None) -> None:
     """Remove the files of a server's refused runs later than `after`, except the last reason.
 
     Runs may be refused every few minutes until an operator intervenes. Runs that have begun to
-    delete are kept: the state may reference their files.
-
-    Raises:
-        NotTheOwner: The namespace now belongs to another repository.
-        DamagedFile: A reason is unreadable.
-        BlockError: The storage refused or failed.
+    delete are kept: the state may reference their files. Raises as `prune`, and `DamagedFile` if a
+    reason is unreadable.
     """
     storage.check_owner()
     later = [each for each in run_ids(storage) if each > (after or "")]

@@ -9,15 +9,24 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql.types import StructType
 
-from lakebed.formats.gc_files import GCFile, GCFileKind, GCManifest, GCRunID
-from lakebed.formats.gc_state import GCResultFile, GCResultKind, GCState
+from lakebed.formats.gc_files import (
+    GCFile,
+    GCFileKind,
+    GCManifest,
+    GCResultFile,
+    GCResultKind,
+    GCRunID,
+    GCState,
+)
 from lakebed.reclaim.collector import frames
-from lakebed.reclaim.collector.executors.list import list_branches, list_objects, list_partitions
 from lakebed.reclaim.collector.executors.read import (
     FILES,
     FOLDERS,
     Transform,
     find_range,
+    list_branches,
+    list_objects,
+    list_partitions,
     read_paths_of,
     read_prepared_paths,
     read_prepared_rows,

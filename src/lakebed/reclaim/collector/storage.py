@@ -26,8 +26,14 @@ from lakebed.block import (
     open_block,
 )
 from lakebed.formats import OWNER_PATH, decode_owner
-from lakebed.formats.gc_files import GCAdopted, GCMarker, GCRunID
-from lakebed.formats.gc_state import GCState, decode_state, encode_state
+from lakebed.formats.gc_files import (
+    GCAdopted,
+    GCMarker,
+    GCRunID,
+    GCState,
+    decode_state,
+    encode_state,
+)
 from lakebed.formats.layout import gc_path, marker_path, state_path
 from lakebed.reclaim.collector.errors import InvalidOption, NotTheOwner, Overtaken, WrongStorage
 from lakebed.reclaim.collector.rules import is_adopted

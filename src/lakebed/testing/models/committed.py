@@ -27,8 +27,8 @@ from lakebed.engine.committed import (
     Interval,
     Strategy,
 )
+from lakebed.engine.committed.apply import Saved
 from lakebed.engine.committed.columns import Edits
-from lakebed.engine.committed.ingest import Saved
 from lakebed.engine.errors import EntryNotFound, MergeConflict
 from lakebed.engine.model import Home
 from lakebed.formats import Entry, MetaRangeID, entries_of, entries_table, metarange_path

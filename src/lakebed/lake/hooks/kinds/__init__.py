@@ -45,17 +45,9 @@ def run_hook(
 ) -> None:
     """Run a hook; return if it succeeds.
 
-    Args:
-        spec: The hook.
-        event: The event.
-        caller: The server API available to the hook.
-        output: The hook's log.
-        settings: The server's settings.
-        runtime: The clock.
-        until: Deadline by ``runtime.monotonic()``. The hook's own timeout may end earlier.
-        is_cancelled: Polled; the hook is ended once it returns True.
-        pool: Limits the processes of scripts and commands. Waiting for a process does not count
-            against the hook's own timeout.
+    `until`: deadline by ``runtime.monotonic()``. The hook's own timeout may end earlier.
+    `is_cancelled`: polled; the hook is ended once it returns True. `pool`: limits the processes of
+    scripts and commands. Waiting for a process does not count against the hook's own timeout.
 
     Raises:
         HookFailed: The hook failed, could not run, or took too long. The message contains no

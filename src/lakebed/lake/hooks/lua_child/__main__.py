@@ -5,8 +5,7 @@ import os
 import resource
 import signal
 
-from lakebed.lake.hooks.lua_child.messages import End, Start
-from lakebed.lake.hooks.lua_child.pipe import Pipe
+from lakebed.lake.hooks.lua_child.messages import End, Pipe, Start
 from lakebed.lake.hooks.lua_child.sandbox import run_script
 
 _SPARE_MIB = 768

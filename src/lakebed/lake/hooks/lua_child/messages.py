@@ -4,8 +4,9 @@ Each message is MessagePack, preceded by its length in four bytes. The server se
 `CallReply` to each `Call` and `HTTPCall`; all others come from the process.
 """
 
+import os
 from collections.abc import Iterator
-from typing import Final
+from typing import Final, Self, TypeVar
 
 import msgspec
 
@@ -106,3 +107,42 @@ class Frames:
             content = bytes(self._buffer[_LENGTH_BYTES:end])
             del self._buffer[:end]
             yield content
+
+
+_MessageT = TypeVar("_MessageT")
+_CHUNK_BYTES = 1 << 20
+
+
+class Pipe:
+    """The script process's end: sends messages to the server and receives its replies."""
+
+    def __init__(self, source: int, target: int) -> None:
+        self._source = source
+        self._target = target
+        self._frames = Frames()
+
+    @classmethod
+    def take_standard_streams(cls) -> Self:
+        """Take over the standard streams as the pipe, and redirect them to the null device."""
+        pipe = cls(os.dup(0), os.dup(1))
+        nowhere = os.open(os.devnull, os.O_RDWR)
+        for stream in range(3):
+            os.dup2(nowhere, stream)
+        os.close(nowhere)
+        return pipe
+
+    def send(self, message: msgspec.Struct) -> None:
+        rest = memoryview(frame(message))
+        while rest:
+            rest = rest[os.write(self._target, rest) :]
+
+    def receive(self, message_type: type[_MessageT]) -> _MessageT:
+        """Return the next message; exit the process if the server closed the pipe."""
+        while piece := os.read(self._source, _CHUNK_BYTES):
+            for content in self._frames.add(piece):
+                return msgspec.msgpack.decode(content, type=message_type)
+        os._exit(1)
+
+    def ask(self, message: msgspec.Struct) -> CallReply:
+        self.send(message)
+        return self.receive(CallReply)

@@ -4,8 +4,7 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import Any, Final
 
-from lakebed.lake.hooks.lua_child.messages import Start
-from lakebed.lake.hooks.lua_child.pipe import Pipe
+from lakebed.lake.hooks.lua_child.messages import Pipe, Start
 from lakebed.lake.hooks.lua_child.values import CallFailed, text
 
 Functions = dict[str, Callable[..., object]]

@@ -5,9 +5,8 @@ from typing import Final
 
 import lupa.lua52
 
-from lakebed.lake.hooks.lua_child.messages import Print, Start
+from lakebed.lake.hooks.lua_child.messages import Pipe, Print, Start
 from lakebed.lake.hooks.lua_child.packages import open_package
-from lakebed.lake.hooks.lua_child.pipe import Pipe
 from lakebed.lake.hooks.lua_child.values import CallFailed, Values
 
 _FAILURE_START: Final = "<HookFailure>"

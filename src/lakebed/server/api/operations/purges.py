@@ -8,7 +8,7 @@ import msgspec
 
 from lakebed.engine.model import RepositoryID
 from lakebed.lake.tasks import TaskID, Tell
-from lakebed.reclaim.purge_search import PurgeQuery
+from lakebed.reclaim.references import PurgeQuery
 from lakebed.reclaim.repository_purges import LeftNamespace
 from lakebed.server.api.request import ApiRequest
 from lakebed.server.api.routes import Need, Routes

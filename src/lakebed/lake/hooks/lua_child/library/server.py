@@ -2,8 +2,7 @@
 
 from collections.abc import Callable
 
-from lakebed.lake.hooks.lua_child.messages import CALLS, Argument, Call, CallReply, HTTPCall
-from lakebed.lake.hooks.lua_child.pipe import Pipe
+from lakebed.lake.hooks.lua_child.messages import CALLS, Argument, Call, CallReply, HTTPCall, Pipe
 from lakebed.lake.hooks.lua_child.values import CallFailed, number, readable, text
 
 
