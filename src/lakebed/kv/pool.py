@@ -106,11 +106,7 @@ class Pool(Generic[LinkT]):
         return self._make(connect_by)
 
     def check_process(self) -> None:
-        """Reject calls in a child of the process that made the pool.
-
-        Raises:
-            StoreClosed: This is a child process.
-        """
+        """Reject calls in a child of the process that made the pool."""
         if os.getpid() != self._process:
             raise StoreClosed("the store was opened in another process")
 

@@ -116,11 +116,7 @@ def common_parameters() -> list[inspect.Parameter]:
 
 
 def key_values(pairs: Iterable[str] | None) -> dict[str, str]:
-    """Parse `name=value` pairs.
-
-    Raises:
-        Misuse: A pair has no `=` or no name.
-    """
+    """Parse `name=value` pairs."""
     read = {}
     for pair in pairs or ():
         name, equals, value = pair.partition("=")
@@ -131,12 +127,7 @@ def key_values(pairs: Iterable[str] | None) -> dict[str, str]:
 
 
 def read_json(file: Path, kind: type[KindT], expected: str) -> KindT:
-    """Return the content of a JSON file; `-` is stdin.
-
-    Raises:
-        CommandError: The content is not JSON, or not of this kind.
-        OSError: The file is unreadable.
-    """
+    """Return the content of a JSON file; `-` is stdin."""
     import msgspec  # rarely needed
 
     text = sys.stdin.read() if str(file) == "-" else file.read_text(encoding="utf-8")

@@ -30,11 +30,7 @@ _Command = Callable[..., None]
 
 
 def confirm(question: str, *, yes: bool) -> None:
-    """Ask for confirmation, unless in a script.
-
-    Raises:
-        CommandError: The user declined.
-    """
+    """Ask for confirmation, unless in a script; raise if the user declines."""
     if yes or not (sys.stdin.isatty() and sys.stderr.isatty()):
         return
     if not typer.confirm(question, err=True):
@@ -50,22 +46,14 @@ class Session:
 
     @cached_property
     def settings(self) -> ClientSettings:
-        """The settings of the client.
-
-        Raises:
-            ClientSettingsError: The settings are missing or wrong.
-        """
+        """The settings of the client."""
         return load_settings(
             environ=os.environ, config_file=self.options.config, endpoint=self.options.endpoint
         )
 
     @cached_property
     def client(self) -> Client:
-        """A client of the server in the settings.
-
-        Raises:
-            ClientSettingsError: The settings are missing or wrong.
-        """
+        """A client of the server in the settings."""
         return Client(self.settings)
 
     def anonymous_client(self, endpoint: str) -> Client:

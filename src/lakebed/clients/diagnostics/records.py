@@ -95,11 +95,7 @@ class ReadableRecord:
 
 
 def shown_records(store: Store, wanted: Filter | None = None) -> Iterator[ReadableRecord]:
-    """Iterate over the records of a store, partition by partition.
-
-    Raises:
-        StoreUnavailable: The store did not respond.
-    """
+    """Iterate over the records of a store, partition by partition."""
     wanted = wanted or Filter()
     partitions = store.partitions() if wanted.partition is None else iter([wanted.partition])
     for partition in partitions:
@@ -133,11 +129,7 @@ def show(partition: bytes, item: Item) -> ReadableRecord:
 
 
 def decode(partition: bytes, item: Item) -> Message | None:
-    """Decode the message under a key, or return None if the key is unknown.
-
-    Raises:
-        DamagedRecord: The value is not the message expected under this key.
-    """
+    """Decode the message under a key, or return None if the key is unknown."""
     message_type = message_of(partition, item.key)
     if message_type is None:
         return None

@@ -42,11 +42,6 @@ def list_pages(
         call: The operation of a client that returns a page.
         args: The segments of the path, and a query with the starting position.
         kwargs: Like `args`.
-
-    Raises:
-        UnexpectedAnswer: The response is not a page, or the listing does not advance.
-        Refused: The server responded with an error.
-        Unreachable: The server did not respond.
     """
     ask: Any = call
     parts = [each for each in args if not isinstance(each, PageQuery)]

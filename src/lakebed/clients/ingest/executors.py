@@ -173,11 +173,7 @@ class _FoundWriter:
         )
 
     def _bounds(self, keys: pa.Array) -> tuple[bytes, bytes]:
-        """Return the first and the last key.
-
-        Raises:
-            UnsortedListing: The keys are not ascending.
-        """
+        """Return the first and the last key."""
         if not len(keys):
             return b"", b""
         first, last = keys[0].as_py(), keys[-1].as_py()

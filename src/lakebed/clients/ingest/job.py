@@ -177,11 +177,7 @@ class IngestJob:
 
     @contextmanager
     def _alive(self) -> Iterator[None]:
-        """Send heartbeats to the server, and end the job if the import has ended.
-
-        Raises:
-            ImportEnded: The import has ended.
-        """
+        """Send heartbeats to the server, and end the job if the import has ended."""
         context, group = self._spark.sparkContext, f"lakebed import {self._started.id}"
 
         def end(why: str) -> None:

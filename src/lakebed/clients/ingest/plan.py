@@ -126,12 +126,7 @@ def _thinned(addresses: Iterable[str]) -> list[str]:
 def in_order(
     found: Iterable[ListedFile], planned: Sequence[ListingRange], sources: Sequence[IngestSource]
 ) -> list[ListedFile]:
-    """Return the written files, sorted by keys.
-
-    Raises:
-        NothingFound: A source has no files.
-        UnsortedListing: The keys are not ascending.
-    """
+    """Return the written files, sorted by keys."""
     files = sorted(
         (each for each in found if each.rows), key=lambda each: (each.listing_range, each.number)
     )

@@ -43,11 +43,7 @@ class Table:
     """A table file in memory."""
 
     def __init__(self, data: bytes, name: str) -> None:
-        """Open a table; `name` is for error messages.
-
-        Raises:
-            DamagedTable: The data is no valid table.
-        """
+        """Open a table; `name` is for error messages."""
         self._data = data
         self._name = name
         try:
@@ -63,11 +59,7 @@ class Table:
             raise self._damaged(str(error)) from error
 
     def rows(self) -> Iterator[Rows]:
-        """Yield the keys and values of each block, sorted by key.
-
-        Raises:
-            DamagedTable: A block is damaged.
-        """
+        """Yield the keys and values of each block, sorted by key."""
         try:
             for handle in self._handles():
                 keys, values = _rows(self._block(*_handle(handle)))

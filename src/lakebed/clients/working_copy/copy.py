@@ -116,12 +116,7 @@ class ChangedPath:
 
 @contextmanager
 def working_copy(root: Path, tools: Tools) -> Iterator["WorkingCopy"]:
-    """Open a working copy and lock it.
-
-    Raises:
-        NotAWorkingCopy: The directory is no working copy.
-        InUse: Another process has locked it.
-    """
+    """Open a working copy and lock it."""
     folder = WorkingFolder(root)
     hashes = Hashes(tools.caches(root))
     try:
@@ -134,11 +129,7 @@ def working_copy(root: Path, tools: Tools) -> Iterator["WorkingCopy"]:
 def link_directory(
     root: Path, source: RemotePath, tools: Tools, *, force: bool = False
 ) -> WorkingCopyState:
-    """Link a directory to a repository path, without changing its files.
-
-    Raises:
-        NotEmpty: The directory already is a working copy.
-    """
+    """Link a directory to a repository path, without changing its files."""
     at_head = Remote(tools.client, source, step=tools.step).resolve(source.ref)
     root.mkdir(parents=True, exist_ok=True)
     if (root / STATE_FILE).exists() and not force:
@@ -291,11 +282,7 @@ class WorkingCopy:
     def _check(
         self, operation: str, target: str, *, discard_changes: bool
     ) -> tuple[dict[SyncAction, int], int]:
-        """Count the pending changes and the up-to-date files before anything is changed.
-
-        Raises:
-            Conflicts, BadNames: The operation cannot be completed.
-        """
+        """Count the pending changes and the up-to-date files before anything is changed."""
         counts: dict[SyncAction, int] = {}
         up_to_date = 0
         conflicts, sizes = [], []
@@ -472,11 +459,7 @@ class WorkingCopy:
     def _transfer(
         self, jobs: Iterable[JobT], work: Callable[[JobT], tuple[LocalFile, str, str, int]]
     ) -> int:
-        """Transfer files, cache their hashes, and return their number.
-
-        Raises:
-            Unfinished: Some transfers failed.
-        """
+        """Transfer files, cache their hashes, and return their number."""
         count, failed = 0, []
         for outcome in self._transfers.run(jobs, work):
             if outcome.error is not None:
@@ -508,11 +491,7 @@ class WorkingCopy:
         return found == known.md5
 
     def _read(self, file: LocalFile, known: Known | None) -> Known:
-        """Hash a file whose cached hash may be stale.
-
-        Raises:
-            Changed: The file no longer matches `file`.
-        """
+        """Hash a file whose cached hash may be stale."""
         md5, now = hashlib.md5(usedforsecurity=False), time.time_ns()
         with self._folder.open(file.path) as opened:
             while chunk := opened.read(_CHUNK_BYTES):

@@ -28,11 +28,7 @@ class RemotePath:
 
 
 def parse_source(text: str) -> RemotePath:
-    """Parse `lakefs://<repository>/<ref>/<path>`; the path is taken as a directory.
-
-    Raises:
-        NotAWorkingCopy: The text is no such URI.
-    """
+    """Parse `lakefs://<repository>/<ref>/<path>`; the path is taken as a directory."""
     parts = text.removeprefix(_SCHEME).split("/", 2)
     if not text.startswith(_SCHEME) or len(parts) == 1 or not all(parts[:2]):
         raise NotAWorkingCopy(
@@ -70,11 +66,7 @@ class WorkingCopyState:
 
 
 def read_state(folder: Path) -> WorkingCopyState:
-    """Read the file of a directory.
-
-    Raises:
-        NotAWorkingCopy: The file is missing or invalid.
-    """
+    """Read the file of a directory."""
     file = folder / STATE_FILE
     try:
         content = yaml.safe_load(file.read_text(encoding="utf-8"))
@@ -92,11 +84,7 @@ def read_state(folder: Path) -> WorkingCopyState:
 
 
 def find_root(start: Path) -> Path:
-    """Return the working copy that contains a directory.
-
-    Raises:
-        NotAWorkingCopy: Neither the directory nor a parent is a working copy.
-    """
+    """Return the working copy that contains a directory."""
     start = start.resolve()
     for folder in (start, *start.parents):
         if (folder / STATE_FILE).is_file():

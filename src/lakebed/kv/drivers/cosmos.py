@@ -182,11 +182,7 @@ class CosmosCells(ETagCells):
 
 
 def check_account(policy: Mapping[str, object] | None) -> None:
-    """Reject an account without strong consistency.
-
-    Raises:
-        UnsafeStore: The consistency level is weaker.
-    """
+    """Reject an account without strong consistency."""
     level = (policy or {}).get("defaultConsistencyLevel", "unknown")
     if level != "Strong":
         raise UnsafeStore(
@@ -196,12 +192,7 @@ def check_account(policy: Mapping[str, object] | None) -> None:
 
 
 def check_container(found: CosmosItem) -> None:
-    """Reject a container that is not Lakebed's, or would lose records.
-
-    Raises:
-        ForeignStore: The partition key is another.
-        UnsafeStore: The container expires items by default, or no tombstones.
-    """
+    """Reject a container that is not Lakebed's, or would lose records."""
     paths = found.get("partitionKey", {}).get("paths", [])
     if paths != [f"/{_PARTITION}"]:
         raise ForeignStore(

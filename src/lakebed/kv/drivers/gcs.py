@@ -175,11 +175,7 @@ class GCSCells(ObjectCells):
 
 
 def check_rules(bucket: Bucket) -> None:
-    """Reject a bucket with rules that delete objects, or prevent replacing them.
-
-    Raises:
-        UnsafeStore: The bucket has such a rule.
-    """
+    """Reject a bucket with rules that delete objects, or prevent replacing them."""
     wrong = [
         "a lifecycle rule deletes objects"
         for rule in bucket.lifecycle_rules

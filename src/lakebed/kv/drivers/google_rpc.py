@@ -44,9 +44,6 @@ class Connection(Generic[ClientT]):
         client: The class of the client.
         emulator: The address of a server other than Google's, which gets no credentials.
         database: The database's name, for messages.
-
-    Raises:
-        InvalidArgument: No credentials were found.
     """
 
     def __init__(
@@ -58,11 +55,7 @@ class Connection(Generic[ClientT]):
         self._client: ClientT = self._connect()
 
     def read(self, call: Callable[[ClientT], ResultT]) -> ResultT:
-        """Send a request that changes nothing.
-
-        Raises:
-            StoreUnavailable: No reply.
-        """
+        """Send a request that changes nothing; without a reply, raise `StoreUnavailable`."""
         try:
             return self._call(call)
         except (GoogleAPICallError, GoogleAuthError) as error:

@@ -289,10 +289,6 @@ def check_table(statement: str) -> None:
 
     Args:
         statement: The table's CREATE statement, as reported by Spanner.
-
-    Raises:
-        ForeignStore: The columns or the primary key differ.
-        UnsafeStore: The row deletion policy removes more than tombstones.
     """
     found = _squeeze(statement)
     missing = [each for each in (*_COLUMNS, _KEY) if _squeeze(each) not in found]

@@ -340,12 +340,7 @@ class _Document(Struct):
 
 
 def _read_statements(document: Path) -> list[Statement]:
-    """Return the statements of a document: a list, or a policy with a list.
-
-    Raises:
-        CommandError: The document is not a policy.
-        OSError: The document is unreadable.
-    """
+    """Return the statements of a document: a list, or a policy with a list."""
     expected = 'a policy, {"statement": [...]} or a list of statements'
     kind = cast("type[list[Statement] | _Document]", list[Statement] | _Document)
     found = read_json(document, kind, expected)

@@ -157,11 +157,7 @@ def _line(commit: Commit) -> str:
 
 
 def _is_good(command: list[str], commit: Commit) -> bool:
-    """Run a program on a commit; return whether the commit is good.
-
-    Raises:
-        CommandError: The program failed to run, so the commit is neither good nor bad.
-    """
+    """Return whether a program finds a commit good; raise if the program fails to run."""
     facts = {
         "BISECT_ID": commit.id,
         "BISECT_MESSAGE": commit.message,

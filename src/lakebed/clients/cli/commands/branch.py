@@ -156,11 +156,7 @@ def revert(
 
 
 def _revert(session: Session, branch: RefUri, body: RevertCreation, query: SkipQuery) -> str:
-    """Revert a commit; return the branch's new head.
-
-    Raises:
-        CommandError: The commit is a merge, and no parent was chosen.
-    """
+    """Revert a commit; return the branch's new head."""
     at = (branch.repository, branch.ref)
     try:
         session.client.branches.revert(*at, body, query)

@@ -97,11 +97,7 @@ def cherry_pick(
 
 
 def _commit_at(client: Client, uri: RefUri) -> Commit:
-    """Return the commit at a ref.
-
-    Raises:
-        CommandError: The ref has no commit, as on a branch of a bare repository.
-    """
+    """Return the commit at a ref."""
     query = LogCommitsQuery(amount=1, limit_only=True)
     page = client.refs.log(uri.repository, uri.ref, query)
     if not page.results:

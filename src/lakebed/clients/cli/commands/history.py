@@ -98,11 +98,7 @@ def _without_merges(commits: Iterable[Commit], amount: int | None) -> Iterator[C
 
 
 def _parse_time(text: str | None) -> datetime | None:
-    """Parse a time, in local time unless it has a zone.
-
-    Raises:
-        Misuse: The text is not a time.
-    """
+    """Parse a time, in local time unless it has a zone."""
     if text is None:
         return None
     try:

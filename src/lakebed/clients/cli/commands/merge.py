@@ -155,11 +155,7 @@ def _mention_uncommitted(session: Session, source: RefUri) -> None:
 
 
 def _explain_conflict(session: Session, source: RefUri, destination: RefUri) -> None:
-    """List the conflicting objects, if any.
-
-    Raises:
-        CommandError: Both sides changed objects.
-    """
+    """Raise an error that lists the conflicting objects, if any."""
     changes = _compare(session.client, source.repository, destination.ref, source.ref)
     conflicts = (change for change in changes if change.type == "conflict")
     found = list(islice(conflicts, _CONFLICTS_SHOWN_MAX))

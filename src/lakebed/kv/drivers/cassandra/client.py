@@ -100,11 +100,7 @@ def parse_url(url: str) -> CassandraAddress:
 
 
 class CassandraClient:
-    """Connections to the nodes of a cluster, with prepared statements.
-
-    Raises:
-        StoreUnreachable: No node can be reached.
-    """
+    """Connections to the nodes of a cluster, with prepared statements."""
 
     def __init__(self, address: CassandraAddress, reply_seconds: float) -> None:
         self._table = address.table
@@ -131,11 +127,7 @@ class CassandraClient:
             raise
 
     def prepare_statements(self) -> None:
-        """Prepare the statements.
-
-        Raises:
-            StoreUnavailable: The cluster does not answer.
-        """
+        """Prepare the statements."""
         for text in (READ, CREATE, REPLACE, ERASE, PAGE, PARTITIONS):
             self._prepared[text] = read(
                 partial(self._session.prepare, text.format(table=self._table))
@@ -148,11 +140,7 @@ class CassandraClient:
         return self._session.execute(self._prepared[statement], parameters, **options)
 
     def query(self, statement: str, *parameters: object, node: Host | None = None) -> list[Row]:
-        """Return the rows of a one-time query.
-
-        Raises:
-            StoreUnavailable: The cluster does not answer.
-        """
+        """Return the rows of a one-time query."""
         rows: list[Row] = read(
             lambda: self._session.execute(
                 statement, parameters or None, timeout=OPEN_SECONDS, host=node
@@ -188,11 +176,7 @@ def _profile(reply_seconds: float) -> ExecutionProfile:
 
 
 def read(call: Callable[[], ResultT]) -> ResultT:
-    """Run a call that changes nothing.
-
-    Raises:
-        StoreUnavailable: The cluster did not answer.
-    """
+    """Run a call that changes nothing; without a reply, raise `StoreUnavailable`."""
     try:
         return call()
     except NoHostAvailable as error:

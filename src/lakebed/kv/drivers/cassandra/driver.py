@@ -130,11 +130,7 @@ class CassandraCells(CellDatabase):
             raise
 
     def _renew(self, client: CassandraClient) -> CassandraClient:
-        """Replace `client` by new connections, unless another thread already did; return them.
-
-        Raises:
-            StoreUnreachable: No node can be reached.
-        """
+        """Replace `client` by new connections, unless another thread already did; return them."""
         tries = self._tries
         with self._renewing:
             if self._client is client:

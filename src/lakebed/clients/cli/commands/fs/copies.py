@@ -172,11 +172,7 @@ def _copy(session: Session, path: str, source: PathUri, target: PathUri) -> Obje
 
 
 def _check(source: PathUri, target: PathUri) -> None:
-    """Check that source and target are different paths of one repository.
-
-    Raises:
-        Misuse: They are not.
-    """
+    """Check that source and target are different paths of one repository."""
     if source.repository != target.repository:
         raise Misuse(
             f"{source} and {target} are in different repositories: download and upload instead"
@@ -186,11 +182,7 @@ def _check(source: PathUri, target: PathUri) -> None:
 
 
 def _named(source: PathUri, target: PathUri) -> PathUri:
-    """Return the target of an object; in a folder, it keeps its name.
-
-    Raises:
-        Misuse: The source is a folder, or the same as the target.
-    """
+    """Return the target of an object; in a folder, it keeps its name."""
     parse_object(str(source))
     if not source.name:
         raise Misuse(f"{source} is a folder: pass -r to include all objects below it")
