@@ -56,6 +56,9 @@ SkipHooksOption = Annotated[
     bool,
     typer.Option("--skip-hooks", help="Skip pre-hooks, which is recorded (administrators only)"),
 ]
+AllowEmptyOption = Annotated[
+    bool, typer.Option("--allow-empty", help="Commit even without changes")
+]
 MetaOption = Annotated[
     list[str] | None, typer.Option("--meta", metavar="NAME=VALUE", help="Metadata (repeatable)")
 ]
@@ -86,13 +89,7 @@ class CommonOptions:
     def over(self, outer: "CommonOptions") -> "CommonOptions":
         """Return a copy with `outer` as defaults."""
         return CommonOptions(
-            endpoint=self.endpoint or outer.endpoint,
-            config=self.config or outer.config,
-            as_json=self.as_json or outer.as_json,
-            base_uri=self.base_uri or outer.base_uri,
-            no_color=self.no_color or outer.no_color,
-            verbose=self.verbose or outer.verbose,
-            log_level=self.log_level or outer.log_level,
+            **{name: getattr(self, name) or getattr(outer, name) for name, _, _ in _COMMON}
         )
 
 

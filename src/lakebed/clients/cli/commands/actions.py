@@ -16,7 +16,7 @@ from lakebed.clients.cli.output import CommitId, Whole, printable, stamp
 from lakebed.clients.cli.session import PageOptions, Session, client_command
 from lakebed.clients.cli.uris import RefArgument, RepositoryArgument
 from lakebed.clients.http.errors import Refused
-from lakebed.clients.http.paging import list_items, list_some
+from lakebed.clients.http.paging import list_items
 from lakebed.lake.hooks.errors import InvalidAction
 from lakebed.lake.hooks.files import FILE_BYTES_MAX, ActionFile, check_names, parse_action
 from lakebed.wire.actions import ActionRun, HookRun, RunsQuery, TrialBegun, TrialCreation
@@ -208,9 +208,9 @@ def list_runs(
     """List the completed runs of hooks, newest first."""
     if branch and commit:
         raise Misuse("--branch and --commit cannot be combined")
-    query = page.of(RunsQuery(branch=branch or "", commit=commit or ""))
-    session.output.table(
-        list_some(page.amount, session.client.actions.runs, repository.repository, query),
+    query = RunsQuery(branch=branch or "", commit=commit or "")
+    session.show_list(
+        page,
         [
             ("Run", lambda item: Whole(item.run_id)),
             ("Event", lambda item: item.event_type),
@@ -219,6 +219,9 @@ def list_runs(
             ("Status", lambda item: "skipped" if item.skipped_by else item.status),
             ("Commit", lambda item: CommitId(item.commit_id)),
         ],
+        session.client.actions.runs,
+        repository.repository,
+        query,
     )
 
 

@@ -8,7 +8,7 @@ import typer
 from lakebed.clients.cli.commands.history import commit_text
 from lakebed.clients.cli.errors import CommandError, Misuse
 from lakebed.clients.cli.groups import new_app, new_group
-from lakebed.clients.cli.options import MetaOption, SkipHooksOption, key_values
+from lakebed.clients.cli.options import AllowEmptyOption, MetaOption, SkipHooksOption, key_values
 from lakebed.clients.cli.session import Session, client_command
 from lakebed.clients.cli.uris import BranchArgument, RefArgument, RefUri, same_repository
 from lakebed.clients.http.http import Client
@@ -33,9 +33,7 @@ def commit(
     *,
     message: Annotated[str, typer.Option("--message", "-m", help="Commit message")],
     meta: MetaOption = None,
-    allow_empty: Annotated[
-        bool, typer.Option("--allow-empty", help="Commit even without changes")
-    ] = False,
+    allow_empty: AllowEmptyOption = False,
     allow_empty_message: Annotated[
         bool, typer.Option("--allow-empty-message", help="Commit even with an empty message")
     ] = False,

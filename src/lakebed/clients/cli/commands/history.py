@@ -17,6 +17,10 @@ from lakebed.clients.http.paging import list_items, list_some
 from lakebed.wire.objects import ListQuery
 from lakebed.wire.refs import Commit, LogCommitsQuery
 
+FirstParentOption = Annotated[
+    bool, typer.Option("--first-parent", help="Follow only the first parents of merges")
+]
+
 log_app = new_app()
 annotate_app = new_app()
 
@@ -43,9 +47,7 @@ def log(
         str | None,
         typer.Option(metavar="TIME", help="Only later commits: 2026-01-31 or 2026-01-31T12:00:00Z"),
     ] = None,
-    first_parent: Annotated[
-        bool, typer.Option("--first-parent", help="Follow only the first parents of merges")
-    ] = False,
+    first_parent: FirstParentOption = False,
     no_merges: Annotated[bool, typer.Option("--no-merges", help="Omit merges")] = False,
     objects: Annotated[
         list[str] | None, typer.Option(metavar="PATH", help="Only commits that changed this path")
@@ -140,9 +142,7 @@ def annotate(
     recursive: Annotated[
         bool, typer.Option("--recursive", "-r", help="Include objects in folders")
     ] = False,
-    first_parent: Annotated[
-        bool, typer.Option("--first-parent", help="Follow only the first parents of merges")
-    ] = False,
+    first_parent: FirstParentOption = False,
 ) -> None:
     """List objects and folders with the last commit that changed each.
 
