@@ -159,7 +159,8 @@ def kind_name(partition: bytes, key: bytes) -> str:
 
 def message_of(partition: bytes, key: bytes) -> type[Message] | None:
     """Return the message type of a key, or None if unknown."""
-    exact, prefixes = _kinds_in(partition)
+    has_own = partition == auth_keys.AUTH or partition in _SYSTEM_PARTITIONS
+    exact, prefixes = _kinds_of(partition if has_own else b"")
     if key in exact:
         return exact[key]
     return next((found for prefix, found in prefixes if key.startswith(prefix)), None)
@@ -167,12 +168,6 @@ def message_of(partition: bytes, key: bytes) -> type[Message] | None:
 
 Kinds = tuple[dict[bytes, type[Message]], list[tuple[bytes, type[Message]]]]
 """Message types by whole key, and by key prefix, longest first."""
-
-
-def _kinds_in(partition: bytes) -> Kinds:
-    if partition == auth_keys.AUTH:
-        return _kinds_of(partition)
-    return _kinds_of(partition if partition in _SYSTEM_PARTITIONS else b"")
 
 
 @cache

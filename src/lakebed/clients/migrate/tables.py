@@ -92,7 +92,9 @@ class Table:
             raise self._damaged(f"it is truncated: a block should end at byte {end}")
         kind = self._data[end]
         (stored,) = struct.unpack_from("<I", self._data, end + 1)
-        if _masked(crc32c(self._data[offset : end + 1])) != stored:
+        checksum = crc32c(self._data[offset : end + 1])
+        # Stored in masked form.
+        if ((checksum >> 15 | checksum << 17) + 0xA282EAD8) & 0xFFFFFFFF != stored:
             raise self._damaged(f"the block at byte {offset} has a wrong checksum")
         if kind == _PLAIN:
             return self._data[offset:end]
@@ -159,8 +161,3 @@ def read_varint(data: bytes, at: int) -> tuple[int, int]:
         if byte < _MORE:
             return value, at
         shift += 7
-
-
-def _masked(checksum: int) -> int:
-    """Return the masked form of a checksum, as stored."""
-    return ((checksum >> 15 | checksum << 17) + 0xA282EAD8) & 0xFFFFFFFF

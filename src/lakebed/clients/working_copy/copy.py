@@ -256,12 +256,15 @@ class WorkingCopy:
 
     def _sync(self, operation: str, target: str, *, discard_changes: bool = False) -> SyncSummary:
         """Bring the directory to a commit; see `judge`."""
-        if operation != "clone" and not discard_changes and self._has_same_objects(target):
-            self._end(target)
-            return SyncSummary(target)
+        if operation != "clone" and not discard_changes:
+            at_head = self.state.at_head
+            if target == at_head or next(self._remote.diff(at_head, target), None) is None:
+                self._end(target)
+                return SyncSummary(target)
         goes_on = self.state.active_operation == operation
         found, up_to_date = self._check(operation, target, discard_changes=discard_changes)
-        self._begin(operation, target)
+        self._folder.write_own(_OPERATION_NOTE, _encoded(operation=operation, target=target))
+        self._write(replace(self.state, active_operation=operation))
         if SyncAction.REMOVE in found:
             for row, verdict in self._judged(operation, target, discard_changes=discard_changes):
                 if verdict is SyncAction.REMOVE and row.local is not None:
@@ -273,11 +276,6 @@ class WorkingCopy:
         self._end(target)
         fetched, removed = found.get(SyncAction.FETCH, 0), found.get(SyncAction.REMOVE, 0)
         return SyncSummary(target, fetched, removed, up_to_date if goes_on else 0)
-
-    def _has_same_objects(self, target: str) -> bool:
-        """Whether a commit has the same objects as the base commit."""
-        at_head = self.state.at_head
-        return target == at_head or next(self._remote.diff(at_head, target), None) is None
 
     def _check(
         self, operation: str, target: str, *, discard_changes: bool
@@ -344,10 +342,6 @@ class WorkingCopy:
         file = self._folder.put(row.path, write, seen=row.local, mtime=item.mtime)
         return file, md5, item.checksum, now
 
-    def _begin(self, operation: str, target: str) -> None:
-        self._folder.write_own(_OPERATION_NOTE, _encoded(operation=operation, target=target))
-        self._write(self.state.during(operation))
-
     def _end(self, at_head: str) -> None:
         self._write(replace(self.state, at_head=at_head, active_operation=""))
         self._folder.remove_own(_OPERATION_NOTE)
@@ -380,7 +374,7 @@ class WorkingCopy:
         goes_on = self._note(_COMMIT_NOTE).get("head") == head
         wanted = 1 + sum(1 for _ in changes) if goes_on else 0
         branch = self._branch_from(head)
-        self._write(self.state.during("commit"))
+        self._write(replace(self.state, active_operation="commit"))
         sent, removed = self._send_all(branch)
         sent_id = self._remote.commit(branch, message, metadata)
         try:

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -49,10 +49,6 @@ class WorkingCopyState:
     """The operation in progress, or empty."""
     others: dict[str, object] = field(default_factory=dict)
     """Unknown fields, preserved."""
-
-    def during(self, operation: str) -> "WorkingCopyState":
-        """Return a copy with an active operation."""
-        return replace(self, active_operation=operation)
 
     def encoded(self) -> bytes:
         """Encode as YAML."""

@@ -110,7 +110,9 @@ class MongoDBCells(CellDatabase):
     ) -> tuple[list[tuple[bytes, Cell]], bytes | None]:
         prefix = row_name(partition)
         documents = self._documents(prefix + start, after_prefix(prefix), limit)
-        cells = [(_names(document)[1], _cell(document)) for document in documents]
+        cells = [
+            (split_name(bytes.fromhex(document[_ID]))[1], _cell(document)) for document in documents
+        ]
         return cells, cells[-1][0] + b"\x00" if len(cells) == limit else None
 
     def partition_page(self, cursor: bytes) -> tuple[list[bytes], bytes | None]:
@@ -210,7 +212,3 @@ _FAILURES: Final = Failures(
 
 def _cell(document: Document) -> Cell:
     return Cell(Version(document[_VERSION]), document[_STAMP], document.get(_VALUE))
-
-
-def _names(document: Document) -> tuple[bytes, bytes]:
-    return split_name(bytes.fromhex(document[_ID]))

@@ -84,9 +84,9 @@ def log(
         commits = _without_merges(commits, amount)
     if session.output.as_json or not (graph or dot):
         columns = [_COLUMNS[0], _COLUMNS[-1]] if oneline else _COLUMNS
-        session.output.lines(commits, _one_line if oneline else commit_text, columns)
+        session.output.lines(commits, one_line if oneline else commit_text, columns)
         return
-    for line in dot_lines(commits) if dot else graph_lines(commits, _one_line):
+    for line in dot_lines(commits) if dot else graph_lines(commits, one_line):
         print(line)
 
 
@@ -113,7 +113,8 @@ def _first_line(message: str) -> str:
     return printable(message.partition("\n")[0])
 
 
-def _one_line(commit: Commit) -> str:
+def one_line(commit: Commit) -> str:
+    """Format a commit in one line."""
     return f"{printable(CommitId(commit.id).short)} {_first_line(commit.message)}".rstrip()
 
 

@@ -95,7 +95,8 @@ def merge(
             repository.repository, pull_request, PullMergeQuery(delete_source=delete_source)
         )
     except Refused as error:
-        _name_conflicts(error)
+        for path in error.body.conflicts:
+            warn(f"conflict: {printable(path)}")
         raise
     if delete_source and not merged.source_deleted:
         warn(f"The source branch was kept: {merged.source_kept_because}")
@@ -108,9 +109,3 @@ def close(session: Session, repository: RepositoryArgument, pull_request: IdArgu
     body = PullRequestBasic(status="closed")
     session.client.pulls.update(repository.repository, pull_request, body)
     session.output.done(f"Closed pull request {pull_request}")
-
-
-def _name_conflicts(error: Refused) -> None:
-    """Print the conflicting objects of a refused merge, if any."""
-    for path in error.body.conflicts:
-        warn(f"conflict: {printable(path)}")

@@ -3,7 +3,6 @@
 The server copies; if possible, only the reference: see docs/command-line.md.
 """
 
-from collections.abc import Iterator
 from typing import Annotated, Final
 
 import typer
@@ -126,8 +125,9 @@ def _move_folder(session: Session, source: PathUri, target: PathUri, parallelism
     report = TransferReport("moved")
     copied = _copy_folder(session, source, target, report, parallelism)
     failed = 0
-    for paths in _batches(copied):
-        delete_many, body = session.client.objects.delete_many, PathList(paths=paths)
+    for start in range(0, len(copied), _REMOVED_AT_ONCE):
+        body = PathList(paths=copied[start : start + _REMOVED_AT_ONCE])
+        delete_many = session.client.objects.delete_many
         for error in delete_many(source.repository, source.ref, body).errors:
             warn(f"copied, but not removed: {error.path}: {error.message}")
             failed += 1
@@ -190,8 +190,3 @@ def _named(source: PathUri, target: PathUri) -> PathUri:
         target = PathUri(target.repository, target.ref, f"{target.path}{source.name}")
     _check(source, target)
     return target
-
-
-def _batches(paths: list[str]) -> Iterator[list[str]]:
-    for start in range(0, len(paths), _REMOVED_AT_ONCE):
-        yield paths[start : start + _REMOVED_AT_ONCE]
