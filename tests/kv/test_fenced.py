@@ -8,14 +8,7 @@ from typing import NoReturn
 import pytest
 
 from lakebed.base.runtime import ThreadRuntime
-from lakebed.kv import (
-    ABSENT,
-    KeyNotFound,
-    OutcomeUnknown,
-    StoreClosed,
-    StoreUnavailable,
-    fenced,
-)
+from lakebed.kv import ABSENT, KeyNotFound, OutcomeUnknown, StoreClosed, StoreUnavailable, fenced
 from lakebed.kv.drivers.memory import MemoryStore
 from lakebed.kv.fenced import Cell, CellDatabase, FencedStore
 from lakebed.kv.store import puts

@@ -6,13 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from lakebed.kv import (
-    InvalidArgument,
-    StoreClosed,
-    StoreUnavailable,
-    StoreUnreachable,
-    open_store,
-)
+from lakebed.kv import InvalidArgument, StoreClosed, StoreUnavailable, StoreUnreachable, open_store
 from lakebed.kv import pool as module
 from lakebed.kv.pool import Pool
 from lakebed.testing.conformance.kv_concurrency import in_threads

@@ -4,13 +4,7 @@ from pathlib import Path
 import pytest
 
 from lakebed.base.errors import LakebedError, MissingExtraError
-from lakebed.kv import (
-    ABSENT,
-    InvalidArgument,
-    PredicateFailed,
-    SchemaTooNew,
-    open_store,
-)
+from lakebed.kv import ABSENT, InvalidArgument, PredicateFailed, SchemaTooNew, open_store
 from lakebed.kv.schema import METADATA_PARTITION, SCHEMA_KEY, SCHEMA_VERSION
 from lakebed.kv.store import Put, puts
 

@@ -105,11 +105,7 @@ def find_halt(store: Store, prefix: bytes = b"") -> Item | None:
 
 
 def decode_halt(value: bytes) -> Halt:
-    """Decode a halt flag.
-
-    Raises:
-        StoreHalted: The flag is damaged; writes are refused, to be safe.
-    """
+    """Decode a halt flag; a damaged flag raises `StoreHalted`, to be safe."""
     try:
         return msgspec.json.decode(value, type=Halt)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
@@ -120,11 +116,7 @@ def decode_halt(value: bytes) -> Halt:
 
 
 def check_not_halted(store: Store) -> None:
-    """Reject a store whose halt flag stops writes.
-
-    Raises:
-        StoreHalted: Writes are halted.
-    """
+    """Reject a store whose halt flag stops writes."""
     flag = find_halt(store)
     if flag is not None and (halt := decode_halt(flag.value)).halts:
         raise StoreHalted(halt.explain())

@@ -106,11 +106,7 @@ class HaltCheck:
         self._checked_at = float("-inf")
 
     def check(self, places: Sequence[tuple[bytes, bytes]]) -> None:
-        """Check that this process may write to these partitions and keys.
-
-        Raises:
-            StoreHalted: Writes are halted.
-        """
+        """Check that this process may write to these partitions and keys."""
         if self._permit.reads_only:
             raise StoreHalted("this store was opened read-only")
         expected = self._permit.flag

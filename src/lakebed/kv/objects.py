@@ -82,11 +82,7 @@ class ObjectCells(ETagCells):
 
     @abstractmethod
     def _head(self, name: str) -> Found | None:
-        """Return an object, or None if it does not exist.
-
-        Raises:
-            StoreUnavailable: The service did not answer.
-        """
+        """Return an object, or None if it does not exist."""
 
     @abstractmethod
     def _body(self, found: Found) -> bytes | None:

@@ -93,7 +93,8 @@ class Pool(Generic[LinkT]):
         link = self._pop_idle()
         if link is not None and link.is_usable():
             return link
-        connect_by = monotonic() + (seconds or self._connect_seconds())
+        usual = TAKE_SECONDS if self._is_reachable else RETAKE_SECONDS
+        connect_by = monotonic() + (seconds or usual)
         if link is None:
             link = self._wait_for_connection(connect_by, seconds or BUSY_SECONDS)
             if link is not None and link.is_usable():
@@ -106,16 +107,9 @@ class Pool(Generic[LinkT]):
         return self._make(connect_by)
 
     def check_process(self) -> None:
-        """Reject calls in a child of the process that made the pool.
-
-        Raises:
-            StoreClosed: This is a child process.
-        """
+        """Reject calls in a child of the process that made the pool."""
         if os.getpid() != self._process:
             raise StoreClosed("the store was opened in another process")
-
-    def _connect_seconds(self) -> float:
-        return TAKE_SECONDS if self._is_reachable else RETAKE_SECONDS
 
     def give_back(self, taken: LinkT, kept: LinkT | None) -> None:
         """Return a connection, or its replacement, or None if it is broken."""

@@ -77,11 +77,7 @@ class Records(Generic[MessageT]):
         """Damaged records that were logged."""
 
     def get(self, name: bytes) -> Record[MessageT]:
-        """Return a record.
-
-        Raises:
-            KeyNotFound: No record has this name.
-        """
+        """Return a record, or raise `KeyNotFound`."""
         return self.decode(self._store.get(*self.place(name)))
 
     def find(self, name: bytes) -> Record[MessageT] | None:
@@ -103,11 +99,7 @@ class Records(Generic[MessageT]):
         *,
         version: Version | None = None,
     ) -> Version:
-        """Write a record if the predicate holds; `version`: as for `Store.set`.
-
-        Raises:
-            PredicateFailed: The predicate does not hold.
-        """
+        """Write a record, or raise `PredicateFailed`; `version`: as for `Store.set`."""
         value = message.SerializeToString()
         return self._store.set(*self.place(name), value, predicate, version=version)
 
@@ -160,11 +152,7 @@ class Records(Generic[MessageT]):
         self._store.delete(*self.place(name))
 
     def delete_if(self, name: bytes, predicate: Version) -> None:
-        """Delete a record if its version matches.
-
-        Raises:
-            PredicateFailed: The record was overwritten or deleted.
-        """
+        """Delete a record if its version matches, or raise `PredicateFailed`."""
         self._store.delete(*self.place(name), predicate)
 
     def scan(

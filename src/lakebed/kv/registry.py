@@ -97,12 +97,7 @@ def open_store(url: str, *, runtime: Runtime | None = None, permit: Permit | Non
 
 
 def check_url(url: str) -> None:
-    """Check that the driver of a URL exists and is installed, without opening the store.
-
-    Raises:
-        InvalidArgument: The URL is malformed, or has an unknown scheme.
-        MissingExtraError: The driver's extra is not installed.
-    """
+    """Check that the driver of a URL exists and is installed, without opening the store."""
     _load_driver(split_namespace(url)[0])
 
 

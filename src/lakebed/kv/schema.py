@@ -23,14 +23,7 @@ _LOGGER: Final = logging.getLogger(__name__)
 
 
 def check_schema(store: Store) -> None:
-    """Write the schema version into a new store; reject a store with another version.
-
-    Raises:
-        SchemaTooOld: An older Lakebed wrote the store.
-        SchemaTooNew: A newer Lakebed wrote the store.
-        ForeignStore: The schema version is not a number.
-        StoreUnavailable: The store did not answer.
-    """
+    """Write the schema version into a new store; reject a store with another version."""
     try:
         mark = store.get(METADATA_PARTITION, SCHEMA_KEY).value
     except KeyNotFound:

@@ -74,11 +74,7 @@ def new_version(runtime: Runtime) -> Version:
 
 
 def check_predicate(predicate: object) -> None:
-    """Reject a value that is not a predicate of `Store.set`, such as None.
-
-    Raises:
-        InvalidArgument: The value is not a predicate.
-    """
+    """Reject a value that is not a predicate of `Store.set`, such as None."""
     if isinstance(predicate, Presence):
         return
     if not isinstance(predicate, bytes) or len(predicate) != VERSION_BYTES:
@@ -89,11 +85,7 @@ def check_predicate(predicate: object) -> None:
 
 
 def check_deletable(predicate: object) -> None:
-    """Reject a value that is not a predicate of `Store.delete`.
-
-    Raises:
-        InvalidArgument: The value is not a predicate, or is `ABSENT` or `EXISTS`.
-    """
+    """Reject a value that is not a predicate of `Store.delete`, such as `ABSENT`."""
     if predicate is not ANY:
         check_predicate(None if isinstance(predicate, Presence) else predicate)
 

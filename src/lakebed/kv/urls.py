@@ -1,4 +1,4 @@
-"""Parse the URLs of stores without quoting passwords in errors."""
+"""Parse the URLs of stores; `InvalidArgument` for malformed URLs does not quote passwords."""
 
 import re
 import ssl
@@ -24,11 +24,7 @@ _WITH_TLS_OPTION: Final = frozenset(
 def split_url(
     url: str, *, options: Collection[str], example: str
 ) -> tuple[SplitResult, dict[str, str]]:
-    """Return the parts of a URL, and its options.
-
-    Raises:
-        InvalidArgument: The URL is malformed or has unknown options; the message quotes `example`.
-    """
+    """Return the parts of a URL, and its options; errors quote `example`."""
     try:
         parts = urlsplit(url)
         _ = parts.port  # raises if the port is not a number
@@ -53,9 +49,6 @@ def check_credentials(url: str) -> None:
     """Reject a URL in which a part of a password would be parsed as host, path or option.
 
     Drivers and databases quote hosts, paths and options in their errors.
-
-    Raises:
-        InvalidArgument: The URL has a misplaced @.
     """
     rest = url.partition("://")[2]
     authority, path, query = _split(rest)
@@ -118,11 +111,7 @@ def _is_remote(host: str) -> bool:
 
 
 def is_on(options: dict[str, str], name: str) -> bool:
-    """Return whether an option is ``true``; the default is ``false``.
-
-    Raises:
-        InvalidArgument: The value is neither ``true`` nor ``false``.
-    """
+    """Return whether an option is ``true``; the default is ``false``."""
     value = options.get(name, "false")
     if value not in {"true", "false"}:
         raise InvalidArgument(f"{name} must be true or false, not '{value}'")
@@ -130,11 +119,7 @@ def is_on(options: dict[str, str], name: str) -> bool:
 
 
 def tls_context(options: dict[str, str]) -> ssl.SSLContext | None:
-    """Return the TLS context of the options ``tls`` and ``ca``, or None without TLS.
-
-    Raises:
-        InvalidArgument: The certificates cannot be read.
-    """
+    """Return the TLS context of the options ``tls`` and ``ca``, or None without TLS."""
     if not is_on(options, "tls"):
         return None
     try:
@@ -146,11 +131,7 @@ def tls_context(options: dict[str, str]) -> ssl.SSLContext | None:
 
 
 def pool_size(options: dict[str, str], default: int) -> int:
-    """Return the maximum number of connections per process, from the option ``pool_size``.
-
-    Raises:
-        InvalidArgument: The value is not a number from 1 to `POOL_SIZE_MAX`.
-    """
+    """Return the maximum number of connections per process, from the option ``pool_size``."""
     size = options.get("pool_size", str(default))
     if not (size.isascii() and size.isdigit() and 1 <= int(size) <= POOL_SIZE_MAX):
         raise InvalidArgument(f"pool_size must be a number from 1 to {POOL_SIZE_MAX}, not '{size}'")
@@ -158,11 +139,7 @@ def pool_size(options: dict[str, str], default: int) -> int:
 
 
 def split_namespace(url: str) -> tuple[str, str | None]:
-    """Return a URL without its option ``namespace``, and the namespace.
-
-    Raises:
-        InvalidArgument: The namespace is malformed.
-    """
+    """Return a URL without its option ``namespace``, and the namespace."""
     rest, question_mark, query = url.rpartition("?")
     options = query.split("&") if question_mark else []
     namespaces = [

@@ -10,12 +10,7 @@ from hypothesis import strategies as st
 
 from lakebed.clients.migrate import lakefs_pb2 as pb
 from lakebed.clients.migrate.errors import DamagedTable
-from lakebed.clients.migrate.values import (
-    SourceRange,
-    read_entries,
-    read_messages,
-    read_ranges,
-)
+from lakebed.clients.migrate.values import SourceRange, read_entries, read_messages, read_ranges
 from lakebed.formats import AddressType, Entry, entries_of
 from tests.kit.lakefs_tables import table, value
 

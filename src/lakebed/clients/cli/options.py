@@ -56,6 +56,9 @@ SkipHooksOption = Annotated[
     bool,
     typer.Option("--skip-hooks", help="Skip pre-hooks, which is recorded (administrators only)"),
 ]
+AllowEmptyOption = Annotated[
+    bool, typer.Option("--allow-empty", help="Commit even without changes")
+]
 MetaOption = Annotated[
     list[str] | None, typer.Option("--meta", metavar="NAME=VALUE", help="Metadata (repeatable)")
 ]
@@ -86,13 +89,7 @@ class CommonOptions:
     def over(self, outer: "CommonOptions") -> "CommonOptions":
         """Return a copy with `outer` as defaults."""
         return CommonOptions(
-            endpoint=self.endpoint or outer.endpoint,
-            config=self.config or outer.config,
-            as_json=self.as_json or outer.as_json,
-            base_uri=self.base_uri or outer.base_uri,
-            no_color=self.no_color or outer.no_color,
-            verbose=self.verbose or outer.verbose,
-            log_level=self.log_level or outer.log_level,
+            **{name: getattr(self, name) or getattr(outer, name) for name, _, _ in _COMMON}
         )
 
 
@@ -116,11 +113,7 @@ def common_parameters() -> list[inspect.Parameter]:
 
 
 def key_values(pairs: Iterable[str] | None) -> dict[str, str]:
-    """Parse `name=value` pairs.
-
-    Raises:
-        Misuse: A pair has no `=` or no name.
-    """
+    """Parse `name=value` pairs."""
     read = {}
     for pair in pairs or ():
         name, equals, value = pair.partition("=")
@@ -131,12 +124,7 @@ def key_values(pairs: Iterable[str] | None) -> dict[str, str]:
 
 
 def read_json(file: Path, kind: type[KindT], expected: str) -> KindT:
-    """Return the content of a JSON file; `-` is stdin.
-
-    Raises:
-        CommandError: The content is not JSON, or not of this kind.
-        OSError: The file is unreadable.
-    """
+    """Return the content of a JSON file; `-` is stdin."""
     import msgspec  # rarely needed
 
     text = sys.stdin.read() if str(file) == "-" else file.read_text(encoding="utf-8")

@@ -72,7 +72,8 @@ class Output:
         if self.as_json:
             _print_json(fields)
         elif sys.stdout.isatty():
-            self._aligned({_title(name): _shown(name, value) for name, value in fields.items()})
+            titles = {name: name.replace("_", " ").capitalize() + ":" for name in fields}
+            self._aligned({titles[name]: _shown(name, value) for name, value in fields.items()})
         else:
             for name, value in fields.items():
                 print(for_scripts([name, _shown(name, value)]))
@@ -132,10 +133,6 @@ def stamp(moment: datetime | None) -> Whole:
 def size(count: object) -> str:
     """Format a number of bytes, rounded."""
     return Size(count).rounded if isinstance(count, int) else ""
-
-
-def _title(name: str) -> str:
-    return name.replace("_", " ").capitalize() + ":"
 
 
 def _shown(name: str, value: object) -> str:

@@ -7,34 +7,32 @@ which adds the options of `CommonOptions`, also accepted before the command's na
 import inspect
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from functools import cached_property, wraps
-from typing import Annotated, Any, Final, TypeVar
+from typing import Annotated, Any, Final, ParamSpec
 
 import typer
 
 from lakebed.clients.cli.errors import CommandError
 from lakebed.clients.cli.logs import shown_logs
 from lakebed.clients.cli.options import CommonOptions, common_parameters
-from lakebed.clients.cli.output import Output
-from lakebed.clients.cli.tables import switch_off_colours
+from lakebed.clients.cli.output import Column, Output
+from lakebed.clients.cli.tables import ItemT, switch_off_colours
 from lakebed.clients.http.http import Client
+from lakebed.clients.http.paging import list_some, query_of
 from lakebed.clients.http.settings import ClientSettings, load_settings
-from lakebed.wire.base import PageQuery
+from lakebed.wire.base import Page, PageQuery
+from lakebed.wire.calls import BoundCall
 
-QueryT = TypeVar("QueryT", bound=PageQuery)
+P = ParamSpec("P")
 
 _Command = Callable[..., None]
 
 
 def confirm(question: str, *, yes: bool) -> None:
-    """Ask for confirmation, unless in a script.
-
-    Raises:
-        CommandError: The user declined.
-    """
+    """Ask for confirmation, unless in a script; raise if the user declines."""
     if yes or not (sys.stdin.isatty() and sys.stderr.isatty()):
         return
     if not typer.confirm(question, err=True):
@@ -50,22 +48,14 @@ class Session:
 
     @cached_property
     def settings(self) -> ClientSettings:
-        """The settings of the client.
-
-        Raises:
-            ClientSettingsError: The settings are missing or wrong.
-        """
+        """The settings of the client."""
         return load_settings(
             environ=os.environ, config_file=self.options.config, endpoint=self.options.endpoint
         )
 
     @cached_property
     def client(self) -> Client:
-        """A client of the server in the settings.
-
-        Raises:
-            ClientSettingsError: The settings are missing or wrong.
-        """
+        """A client of the server in the settings."""
         return Client(self.settings)
 
     def anonymous_client(self, endpoint: str) -> Client:
@@ -76,6 +66,21 @@ class Session:
     def confirm(self, question: str, *, yes: bool) -> None:
         """Ask for confirmation, unless in a script; raises like `confirm`."""
         confirm(question, yes=yes or self.options.as_json)
+
+    def show_list(
+        self,
+        page: "PageOptions",
+        columns: Sequence[Column[ItemT]],
+        call: BoundCall[P, Page[ItemT]],
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> None:
+        """Print a section of a listing; `args` may end with a query, which gets the section."""
+        path = [each for each in args if not isinstance(each, PageQuery)]
+        [query] = [each for each in args if isinstance(each, PageQuery)] or [query_of(call)]
+        query.after, query.prefix = page.after, page.prefix or ""
+        list_any: Any = list_some
+        self.output.table(list_any(page.amount, call, *path, query, **kwargs), columns)
 
     def close(self) -> None:
         """Close the client."""
@@ -90,11 +95,6 @@ class PageOptions:
     amount: int | None = None
     after: str = ""
     prefix: str | None = None
-
-    def of(self, query: QueryT) -> QueryT:
-        """Set the section in a query; return the query."""
-        query.after, query.prefix = self.after, self.prefix or ""
-        return query
 
 
 _PAGE_PARAMETERS: Final = [

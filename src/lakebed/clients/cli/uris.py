@@ -2,7 +2,7 @@
 
 A path is not decoded, and `//` or a leading `/` belongs to the key. So every key has a URI, and
 output of `fs ls` can be pasted. With a base URI, a URI without scheme is appended to the base; one
-`/` between both is ignored.
+`/` between both is ignored. Other texts raise `Misuse`.
 """
 
 from contextvars import ContextVar
@@ -23,11 +23,7 @@ _base_uri: ContextVar[str | None] = ContextVar("base_uri", default=None)
 
 
 def set_base_uri(uri: str | None) -> str | None:
-    """Set the prefix of URIs without a scheme; None changes nothing.
-
-    Raises:
-        Misuse: The base is not the URI of a repository, a ref or a prefix.
-    """
+    """Set the prefix of URIs without a scheme; None changes nothing."""
     if uri is not None:
         if not uri.startswith(_SCHEMES):
             raise _mistake(uri, "a base URI", _REF_EXAMPLE)
@@ -89,11 +85,7 @@ def is_uri(text: str) -> bool:
 
 
 def parse_repository(text: str) -> RepositoryUri:
-    """Parse `lakefs://<repository>`.
-
-    Raises:
-        Misuse: The text is no such URI.
-    """
+    """Parse `lakefs://<repository>`."""
     parts = _parts(text, "the URI of a repository", _REPOSITORY_EXAMPLE)
     if len(parts) > 1 and parts[1:] != [""]:
         raise _mistake(text, "the URI of a repository", _REPOSITORY_EXAMPLE)
@@ -101,11 +93,7 @@ def parse_repository(text: str) -> RepositoryUri:
 
 
 def parse_ref(text: str) -> RefUri:
-    """Parse `lakefs://<repository>/<ref>`.
-
-    Raises:
-        Misuse: The text is no such URI.
-    """
+    """Parse `lakefs://<repository>/<ref>`."""
     parts = _parts(text, "the URI of a branch, tag or commit", _REF_EXAMPLE)
     if len(parts) == 1 or not parts[1] or parts[2:] not in ([], [""]):
         raise _mistake(text, "the URI of a branch, tag or commit", _REF_EXAMPLE)
@@ -113,11 +101,7 @@ def parse_ref(text: str) -> RefUri:
 
 
 def parse_location(text: str) -> PathUri:
-    """Parse `lakefs://<repository>/<ref>/<path>`, or a repository, with an empty ref.
-
-    Raises:
-        Misuse: The text is neither.
-    """
+    """Parse `lakefs://<repository>/<ref>/<path>`, or a repository, with an empty ref."""
     parts = _parts(text, "the URI of a repository, object or prefix", _PATH_EXAMPLE)
     if parts[1:] in ([], [""]):
         return PathUri(parts[0], "", "")
@@ -125,11 +109,7 @@ def parse_location(text: str) -> PathUri:
 
 
 def parse_path(text: str) -> PathUri:
-    """Parse `lakefs://<repository>/<ref>/<path>`; the path may be empty.
-
-    Raises:
-        Misuse: The text is no such URI.
-    """
+    """Parse `lakefs://<repository>/<ref>/<path>`; the path may be empty."""
     parts = _parts(text, "the URI of an object or prefix", _PATH_EXAMPLE)
     if len(parts) == 1 or not parts[1]:
         raise _mistake(text, "the URI of an object or prefix", _PATH_EXAMPLE)
@@ -137,11 +117,7 @@ def parse_path(text: str) -> PathUri:
 
 
 def parse_object(text: str) -> PathUri:
-    """Parse `lakefs://<repository>/<ref>/<path>` with the path of an object.
-
-    Raises:
-        Misuse: The text is no such URI.
-    """
+    """Parse `lakefs://<repository>/<ref>/<path>` with the path of an object."""
     uri = parse_path(text)
     if not uri.path:
         raise _mistake(text, "the URI of an object", _PATH_EXAMPLE)
@@ -149,11 +125,7 @@ def parse_object(text: str) -> PathUri:
 
 
 def same_repository(one: RefUri, other: RefUri) -> str:
-    """Return the common repository.
-
-    Raises:
-        Misuse: The repositories differ.
-    """
+    """Return the common repository, or raise `Misuse`."""
     if one.repository != other.repository:
         raise Misuse(f"{one} and {other} are in different repositories: expected the same one")
     return one.repository

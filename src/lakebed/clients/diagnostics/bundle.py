@@ -76,11 +76,7 @@ class Bundle:
         self.notes.append(f"cannot gather {name}: {why}")
 
     def write(self, file: Path) -> None:
-        """Write the bundle as a zip file readable only by its owner.
-
-        Raises:
-            FileExistsError: The file already exists.
-        """
+        """Write the bundle as a new zip file readable only by its owner."""
         handle = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with (
             os.fdopen(handle, "wb") as out,

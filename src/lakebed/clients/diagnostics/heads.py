@@ -36,11 +36,6 @@ class StoredObjects:
     """The objects in the namespace of a repository, at the time of one listing."""
 
     def __init__(self, store: Store, block: BlockStore, namespace: Namespace) -> None:
-        """List the namespace.
-
-        Raises:
-            BlockError: The storage refused or failed.
-        """
         self._store = store
         self._namespace = namespace
         batches = block.list_objects(namespace)

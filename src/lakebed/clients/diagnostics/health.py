@@ -54,10 +54,9 @@ def storage_facts(
     """Measure the latency of the storage; check the owner file of each repository."""
     namespaces = [message.storage_namespace for message in repositories.values()]
 
-    def any_namespace() -> Namespace | None:
-        return Namespace.parse(namespaces[0]) if namespaces else None
-
-    ask = StorageProbe(block, settings.blockstore, any_namespace)
+    ask = StorageProbe(
+        block, settings.blockstore, lambda: Namespace.parse(namespaces[0]) if namespaces else None
+    )
     latencies = [_milliseconds(runtime, ask) for _ in range(QUESTIONS)]
     asked = sorted(repositories.items())[:REPOSITORIES_ASKED]
     return {

@@ -95,11 +95,7 @@ class ReadableRecord:
 
 
 def shown_records(store: Store, wanted: Filter | None = None) -> Iterator[ReadableRecord]:
-    """Iterate over the records of a store, partition by partition.
-
-    Raises:
-        StoreUnavailable: The store did not respond.
-    """
+    """Iterate over the records of a store, partition by partition."""
     wanted = wanted or Filter()
     partitions = store.partitions() if wanted.partition is None else iter([wanted.partition])
     for partition in partitions:
@@ -133,11 +129,7 @@ def show(partition: bytes, item: Item) -> ReadableRecord:
 
 
 def decode(partition: bytes, item: Item) -> Message | None:
-    """Decode the message under a key, or return None if the key is unknown.
-
-    Raises:
-        DamagedRecord: The value is not the message expected under this key.
-    """
+    """Decode the message under a key, or return None if the key is unknown."""
     message_type = message_of(partition, item.key)
     if message_type is None:
         return None
@@ -167,7 +159,8 @@ def kind_name(partition: bytes, key: bytes) -> str:
 
 def message_of(partition: bytes, key: bytes) -> type[Message] | None:
     """Return the message type of a key, or None if unknown."""
-    exact, prefixes = _kinds_in(partition)
+    has_own = partition == auth_keys.AUTH or partition in _SYSTEM_PARTITIONS
+    exact, prefixes = _kinds_of(partition if has_own else b"")
     if key in exact:
         return exact[key]
     return next((found for prefix, found in prefixes if key.startswith(prefix)), None)
@@ -175,12 +168,6 @@ def message_of(partition: bytes, key: bytes) -> type[Message] | None:
 
 Kinds = tuple[dict[bytes, type[Message]], list[tuple[bytes, type[Message]]]]
 """Message types by whole key, and by key prefix, longest first."""
-
-
-def _kinds_in(partition: bytes) -> Kinds:
-    if partition == auth_keys.AUTH:
-        return _kinds_of(partition)
-    return _kinds_of(partition if partition in _SYSTEM_PARTITIONS else b"")
 
 
 @cache

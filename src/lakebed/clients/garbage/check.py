@@ -25,7 +25,9 @@ class Finding:
 
 def examine(server: GarbageServer, storage: Storage, runtime: Runtime) -> Iterator[Finding]:
     """Run all checks, and yield their results."""
-    yield _attempt("server", lambda: _ask(server))
+    yield _attempt(
+        "server", lambda: f"it keeps objects younger than {server.min_age_seconds()} seconds"
+    )
     yield _attempt("list", lambda: _list(storage))
     yield _attempt("read", lambda: _read(storage))
     yield _attempt("write and delete", lambda: _write_and_delete(storage, runtime))
@@ -37,10 +39,6 @@ def _attempt(check: str, attempt: Callable[[], str]) -> Finding:
         return Finding(check, ok=True, found=attempt())
     except LakebedError as error:
         return Finding(check, ok=False, found=str(error))
-
-
-def _ask(server: GarbageServer) -> str:
-    return f"it keeps objects younger than {server.min_age_seconds()} seconds"
 
 
 def _list(storage: Storage) -> str:

@@ -97,11 +97,7 @@ class GarbageServer:
         self._garbage.prepare_commits(self._repository, query)
 
     def check_still_there(self, unique_id: str, run_id: GCRunID) -> None:
-        """Check that the repository was not deleted or recreated, and the permission to collect.
-
-        Raises:
-            Refused: The repository was deleted, or the permission revoked.
-        """
+        """Check that the repository was not deleted or recreated, and the permission to collect."""
         # The server checks both before it skips commits that are already written.
         self.write_commits(unique_id, run_id)
 

@@ -10,8 +10,14 @@ LakebedError
     └── UnexpectedAnswer    the response is not from a lakeFS server
 """
 
+from collections.abc import Callable
+from http import HTTPStatus
+from typing import TypeVar
+
 from lakebed.base.errors import LakebedError
 from lakebed.wire.base import ErrorBody
+
+AnswerT = TypeVar("AnswerT")
 
 
 class ClientError(LakebedError):
@@ -58,6 +64,16 @@ class Refused(ClientError):
         self.message = message
         self.body = body or ErrorBody()
         """The body of the response, as far as it could be decoded."""
+
+
+def or_none(send: Callable[[], AnswerT]) -> AnswerT | None:
+    """Send a request; return the response, or None if the server has no such resource."""
+    try:
+        return send()
+    except Refused as error:
+        if error.status != HTTPStatus.NOT_FOUND:
+            raise
+        return None
 
 
 class UnexpectedAnswer(ClientError):

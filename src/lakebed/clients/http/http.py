@@ -324,11 +324,7 @@ def _value(response: httpx.Response, kind: Any) -> Any:
 
 
 def _joined(path: tuple[str, ...]) -> str:
-    """Build the path of a request from its segments.
-
-    Raises:
-        InvalidName: A segment would change the path.
-    """
+    """Build the path of a request from its segments."""
     for segment in path:
         if segment in {"", ".", ".."}:
             raise InvalidName(segment)

@@ -42,16 +42,11 @@ def list_pages(
         call: The operation of a client that returns a page.
         args: The segments of the path, and a query with the starting position.
         kwargs: Like `args`.
-
-    Raises:
-        UnexpectedAnswer: The response is not a page, or the listing does not advance.
-        Refused: The server responded with an error.
-        Unreachable: The server did not respond.
     """
     ask: Any = call
     parts = [each for each in args if not isinstance(each, PageQuery)]
     queries = [each for each in (*args, *kwargs.values()) if isinstance(each, PageQuery)]
-    query = replace(queries[0]) if queries else _query_of(call)
+    query = replace(queries[0]) if queries else query_of(call)
     left = limit
     while left is None or left > 0:
         query.amount = PAGE_SIZE if left is None else min(left, PAGE_SIZE)
@@ -70,7 +65,8 @@ def list_pages(
         left = None if left is None else left - len(results)
 
 
-def _query_of(call: BoundCall[P, Page[ItemT]]) -> PageQuery:
+def query_of(call: BoundCall[P, Page[ItemT]]) -> PageQuery:
+    """Return an empty query for a listing."""
     kind = call.call.endpoint.query
     assert kind is not None, "listings have a query"
     assert issubclass(kind, PageQuery), "listings have pages"

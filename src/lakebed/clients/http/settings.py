@@ -61,9 +61,6 @@ def load_settings(
         config_file: A file in lakectl's format, which must exist; None means `~/.lakectl.yaml`, if
             that exists.
         endpoint: The value of the flag.
-
-    Raises:
-        ClientSettingsError: A setting is missing or wrong.
     """
     content = _content(environ, config_file)
     found = {
@@ -116,11 +113,7 @@ def _listed(words: list[str]) -> str:
 
 
 def normal_endpoint(text: str) -> str:
-    """Normalize an endpoint; the path of the API is optional.
-
-    Raises:
-        ClientSettingsError: The text is not the URL of a server.
-    """
+    """Normalize an endpoint; the path of the API is optional."""
     mistake = ClientSettingsError(f"{text!r} is not an endpoint such as http://127.0.0.1:8000")
     try:
         parts = urlsplit(text)
@@ -148,11 +141,7 @@ def _content(environ: Mapping[str, str], config_file: Path | None) -> Mapping[st
 
 
 def read_file(config_file: Path) -> Mapping[str, object]:
-    """Read a file in lakectl's format.
-
-    Raises:
-        ClientSettingsError: The file cannot be read, or has another format.
-    """
+    """Read a file in lakectl's format."""
     try:
         text = config_file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:

@@ -16,7 +16,7 @@ from lakebed.block import Address, Namespace, ObjectNotFound
 from lakebed.block.listing import AddressRange as Listed
 from lakebed.block.listing import list_range
 from lakebed.clients.ingest.errors import UnsortedListing, UnsupportedPath
-from lakebed.clients.ingest.plan import IngestSource, ListedFile, ListingRange, start_of
+from lakebed.clients.ingest.plan import IngestSource, ListedFile, ListingRange
 from lakebed.formats import RangeRef, encode_range, range_path
 from lakebed.formats.boundaries import Breaks, Cutter, ref_of
 from lakebed.formats.imported import decode_listing, encode_listing, imported_keys
@@ -101,7 +101,8 @@ def _listed(
     storage: Storage, source: IngestSource, listing_range: ListingRange
 ) -> Iterator[pa.RecordBatch]:
     if source.is_prefix:
-        wanted = Listed(start_of(listing_range), listing_range.upto)
+        after = None if listing_range.after is None else Address.parse(listing_range.after)
+        wanted = Listed(after, listing_range.upto)
         yield from list_range(storage.block, Namespace.parse(source.place), wanted)
         return
     try:
@@ -173,11 +174,7 @@ class _FoundWriter:
         )
 
     def _bounds(self, keys: pa.Array) -> tuple[bytes, bytes]:
-        """Return the first and the last key.
-
-        Raises:
-            UnsortedListing: The keys are not ascending.
-        """
+        """Return the first and the last key."""
         if not len(keys):
             return b"", b""
         first, last = keys[0].as_py(), keys[-1].as_py()

@@ -14,9 +14,9 @@ driver's memory grows with the number of ranges and files, not of objects.
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from itertools import islice
 from typing import Final
 
-from pyspark import Accumulator
 from pyspark.sql import DataFrame, SparkSession
 
 from lakebed.base.errors import LakebedError
@@ -103,7 +103,7 @@ class IngestJob:
         return made
 
     def _make(self) -> MetaRangeID:
-        planned = self._listing_ranges()
+        planned = list(listing_ranges(self._storage.block, self._started.sources, self._width))
         self._note(f"Listing objects in {len(planned)} key ranges…")
         self._found = self._list(planned)
         files = in_order(self._found, planned, self._started.sources)
@@ -130,9 +130,6 @@ class IngestJob:
         )
         refs = [RangeRef(*row) for row in self._mapped(rows, PARTS, transform, REFS).collect()]
         return self._store_metarange(sorted(refs, key=lambda ref: ref.min_key))
-
-    def _listing_ranges(self) -> list[ListingRange]:
-        return list(listing_ranges(self._storage.block, self._started.sources, self._width))
 
     def _list(self, planned: Sequence[ListingRange]) -> list[ListedFile]:
         rows = [
@@ -177,11 +174,7 @@ class IngestJob:
 
     @contextmanager
     def _alive(self) -> Iterator[None]:
-        """Send heartbeats to the server, and end the job if the import has ended.
-
-        Raises:
-            ImportEnded: The import has ended.
-        """
+        """Send heartbeats to the server, and end the job if the import has ended."""
         context, group = self._spark.sparkContext, f"lakebed import {self._started.id}"
 
         def end(why: str) -> None:
@@ -202,19 +195,16 @@ class IngestJob:
             raise ImportEnded(f"the import has ended: {self._ended}") from None
 
     def _progress(self, *, metarange_id: str = "", error: str = "") -> ImportReport:
+        addresses = (address for each in self._found for address in each.skipped_addresses)
         return ImportReport(
             paths=self._server.paths,
-            objects=self._count or _value(self._listed),
+            objects=self._count or int(self._listed.value),
             current_prefix=self._step,
             skipped_objects=sum(each.skipped for each in self._found),
-            skipped=self._skipped_addresses(),
+            skipped=list(islice(addresses, SKIPPED_SHOWN_MAX)),
             metarange_id=metarange_id,
             error=error,
         )
-
-    def _skipped_addresses(self) -> list[str]:
-        shown = (address for each in self._found for address in each.skipped_addresses)
-        return [address for address, _ in zip(shown, range(SKIPPED_SHOWN_MAX), strict=False)]
 
     def _hand(self, made: MetaRangeID) -> None:
         self._note("Server: checking and publishing the ranges…")
@@ -240,7 +230,3 @@ class IngestJob:
     def _note(self, line: str) -> None:
         _LOGGER.info("import %s: %s", self._started.id, line)
         self._say(line)
-
-
-def _value(counter: Accumulator[int]) -> int:
-    return int(counter.value)

@@ -13,7 +13,7 @@ from typing import Final
 
 import pyarrow as pa
 
-from lakebed.block import Address, BlockStore, Namespace
+from lakebed.block import BlockStore, Namespace
 from lakebed.clients.ingest.errors import NothingFound, UnsortedListing
 from lakebed.formats.imported import ImportedPage, imported_object, imported_page
 
@@ -126,12 +126,7 @@ def _thinned(addresses: Iterable[str]) -> list[str]:
 def in_order(
     found: Iterable[ListedFile], planned: Sequence[ListingRange], sources: Sequence[IngestSource]
 ) -> list[ListedFile]:
-    """Return the written files, sorted by keys.
-
-    Raises:
-        NothingFound: A source has no files.
-        UnsortedListing: The keys are not ascending.
-    """
+    """Return the written files, sorted by keys."""
     files = sorted(
         (each for each in found if each.rows), key=lambda each: (each.listing_range, each.number)
     )
@@ -161,8 +156,3 @@ def parts(files: Sequence[ListedFile], wanted: int) -> Iterator[RangePart]:
             after, waiting, rows = upto, [] if is_whole else [file], 0
     if waiting:
         yield RangePart(after, None, tuple(waiting))
-
-
-def start_of(listing_range: ListingRange) -> Address | None:
-    """Return the exclusive lower bound of a listing range."""
-    return None if listing_range.after is None else Address.parse(listing_range.after)

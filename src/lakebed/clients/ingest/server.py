@@ -26,11 +26,7 @@ class Started:
 
     @classmethod
     def of(cls, answer: ImportInfo) -> Self:
-        """Convert a response.
-
-        Raises:
-            UnexpectedAnswer: The server does not support imports on Spark.
-        """
+        """Convert a response, or raise `UnexpectedAnswer` if the server does not support Spark."""
         if answer.spark is None:
             raise UnexpectedAnswer("the server is too old for imports on Spark: upgrade it")
         spark = answer.spark

@@ -32,14 +32,13 @@ from lakebed.clients.library.values import Change, Commit, CommonPrefix, ObjectI
 from lakebed.engine.commits.requests import CommitRequest
 from lakebed.engine.committed import EntryPage, EntryQuery
 from lakebed.engine.model import BranchID, RepositoryID, TagID
-from lakebed.formats import Entry
 from lakebed.installation.folder import (
     NAMESPACE_PREFIX,
     SHORT_TIMES,
     database_url,
     storage_settings,
 )
-from lakebed.installation.opening import Installation, InstallationSettings, open_installation
+from lakebed.installation.opening import InstallationSettings, open_installation
 from lakebed.installation.statuses import UNEXPECTED, status_of
 from lakebed.lake import model
 from lakebed.lake.commits import STRATEGIES, STRATEGY_KEY, merge_request
@@ -95,7 +94,11 @@ class EmbeddedBackend:
             )
         self._catalog = self._installation.catalog
         calls.attach(self._catalog)
-        self._cleaner = _cleaner_of(self._installation)
+        self._cleaner = Cleaner(
+            self._installation.foundation.store,
+            self._installation.runtime,
+            grace_seconds=self._installation.settings.engine.grace_seconds,
+        )
 
     def close(self) -> None:
         self._installation.close()
@@ -391,7 +394,7 @@ class EmbeddedBackend:
                 iter(lambda: data.read(_CHUNK_BYTES), b""),
                 content_type=content_type,
                 metadata=metadata,
-                condition=_is_absent if only_new else None,
+                condition=(lambda found: found is None) if only_new else None,
             )
             return object_info(stored)
 
@@ -457,11 +460,6 @@ def _user_of_process() -> str:
         return f"uid-{os.getuid()}"
 
 
-def _cleaner_of(parts: Installation) -> Cleaner:
-    grace_seconds = parts.settings.engine.grace_seconds
-    return Cleaner(parts.foundation.store, parts.runtime, grace_seconds=grace_seconds)
-
-
 def _await_import(status_of_import: Callable[[], Any], sleep: Callable[[float], None]) -> Commit:
     while True:
         status = status_of_import()
@@ -470,7 +468,3 @@ def _await_import(status_of_import: Callable[[], Any], sleep: Callable[[float], 
         if status.error is not None:
             raise Invalid(f"the import failed: {status.error}", "import_failed")
         sleep(_POLL_SECONDS)
-
-
-def _is_absent(found: Entry | None) -> bool:
-    return found is None

@@ -20,11 +20,7 @@ Store = Callable[[BinaryIO], object]
 
 
 def check_mode(mode: str, allowed: tuple[str, ...]) -> None:
-    """Check the mode of a file.
-
-    Raises:
-        Invalid: The mode is not in `allowed`.
-    """
+    """Check the mode of a file."""
     if mode not in allowed:
         raise Invalid(f"invalid mode '{mode}': use one of {', '.join(map(repr, allowed))}")
 

@@ -45,21 +45,13 @@ class AddressTranslator:
         self._plain = rf"\A{start}{_OWN_OBJECT}"
 
     def canonical(self, text: str) -> str:
-        """Return the canonical spelling of a whole address.
-
-        Raises:
-            InvalidAddress: The storage cannot read the address.
-        """
+        """Return the canonical spelling of a whole address."""
         address = Address.parse(self._respelled(text))
         self._block.check_address(address)
         return str(address)
 
     def of_entries(self, entries: pa.Table, name: str) -> pa.Table:
-        """Return the entries with canonical addresses; `name` is their source, for errors.
-
-        Raises:
-            UnreadableAddresses: The storage cannot read some of the addresses.
-        """
+        """Return the entries with canonical addresses; `name` is their source, for errors."""
         addresses = entries.column("address")
         is_plain = pc.match_substring_regex(addresses, self._plain)
         if pc.all(is_plain).as_py():

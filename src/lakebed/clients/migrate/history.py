@@ -173,11 +173,7 @@ _AT_ONCE: Final = 4
 
 
 def generations(commits: Mapping[str, SourceCommit]) -> Iterator[Sequence[SourceCommit]]:
-    """Yield the commits in groups, each after the groups of all known parents.
-
-    Raises:
-        DamagedHistory: The history has a cycle.
-    """
+    """Yield the commits in groups, each after the groups of all known parents."""
     children: dict[str, list[str]] = defaultdict(list)
     missing: dict[str, int] = {}
     for commit in commits.values():

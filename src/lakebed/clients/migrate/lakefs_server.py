@@ -7,7 +7,7 @@ from typing import Final, TypeVar
 from google.protobuf.message import Message
 
 from lakebed.base.runtime import Runtime
-from lakebed.clients.http.errors import Refused
+from lakebed.clients.http.errors import or_none
 from lakebed.clients.http.http import Client
 from lakebed.clients.http.paging import list_items
 from lakebed.clients.migrate import lakefs_pb2 as pb
@@ -24,7 +24,6 @@ from lakebed.wire.repositories import RefsDump, Repository, TaskQuery
 MessageT = TypeVar("MessageT", bound=Message)
 FoundT = TypeVar("FoundT")
 
-_NOT_FOUND: Final = 404
 _PAUSE_SECONDS: Final = 1.0
 _DUMP_SECONDS_MAX: Final = 6 * 3600.0
 _MICROSECONDS: Final = 1_000_000
@@ -78,12 +77,7 @@ class LakeFSServer:
             return True
 
     def _find(self, ask: Callable[[str], FoundT]) -> FoundT | None:
-        try:
-            return ask(self._repository)
-        except Refused as error:
-            if error.status != _NOT_FOUND:
-                raise
-            return None
+        return or_none(lambda: ask(self._repository))
 
     # Refs
 

@@ -26,11 +26,7 @@ class SqlRefs:
     """The refs of one repository in lakeFS's tables."""
 
     def __init__(self, dsn: str, repository: str) -> None:
-        """Connect, and start a read-only transaction with a snapshot.
-
-        Raises:
-            SourceRefused: The database does not respond, or lacks the repository.
-        """
+        """Connect, and start a read-only transaction with a snapshot."""
         try:
             import psycopg  # an extra
             from psycopg.rows import dict_row  # an extra

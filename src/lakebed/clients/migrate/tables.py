@@ -43,11 +43,7 @@ class Table:
     """A table file in memory."""
 
     def __init__(self, data: bytes, name: str) -> None:
-        """Open a table; `name` is for error messages.
-
-        Raises:
-            DamagedTable: The data is no valid table.
-        """
+        """Open a table; `name` is for error messages."""
         self._data = data
         self._name = name
         try:
@@ -63,11 +59,7 @@ class Table:
             raise self._damaged(str(error)) from error
 
     def rows(self) -> Iterator[Rows]:
-        """Yield the keys and values of each block, sorted by key.
-
-        Raises:
-            DamagedTable: A block is damaged.
-        """
+        """Yield the keys and values of each block, sorted by key."""
         try:
             for handle in self._handles():
                 keys, values = _rows(self._block(*_handle(handle)))
@@ -100,7 +92,9 @@ class Table:
             raise self._damaged(f"it is truncated: a block should end at byte {end}")
         kind = self._data[end]
         (stored,) = struct.unpack_from("<I", self._data, end + 1)
-        if _masked(crc32c(self._data[offset : end + 1])) != stored:
+        checksum = crc32c(self._data[offset : end + 1])
+        # Stored in masked form.
+        if ((checksum >> 15 | checksum << 17) + 0xA282EAD8) & 0xFFFFFFFF != stored:
             raise self._damaged(f"the block at byte {offset} has a wrong checksum")
         if kind == _PLAIN:
             return self._data[offset:end]
@@ -167,8 +161,3 @@ def read_varint(data: bytes, at: int) -> tuple[int, int]:
         if byte < _MORE:
             return value, at
         shift += 7
-
-
-def _masked(checksum: int) -> int:
-    """Return the masked form of a checksum, as stored."""
-    return ((checksum >> 15 | checksum << 17) + 0xA282EAD8) & 0xFFFFFFFF

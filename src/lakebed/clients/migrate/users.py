@@ -36,11 +36,7 @@ class MigratedUsers:
 
 
 def migrate_users(source: Client, target: Client) -> MigratedUsers:
-    """Copy the policies, groups and users of one server to another.
-
-    Raises:
-        ClientError: A server did not respond.
-    """
+    """Copy the policies, groups and users of one server to another."""
     moved = MigratedUsers()
     mover, old, new = _Mover(moved), source.auth, target.auth
     for policy in mover.listed("policies", old.list_policies):

@@ -1,7 +1,7 @@
 """Rows of lakeFS's tables: entries as columns, ranges of a metarange, refs and commits.
 
 A row's value consists of an identity and a protobuf message, each with a length prefix in Go's
-encoding of signed numbers.
+encoding of signed numbers. Damaged files and rows raise `DamagedTable`.
 """
 
 from collections.abc import Iterator
@@ -39,11 +39,7 @@ class SourceRange:
 
 
 def read_ranges(data: bytes, name: str) -> list[SourceRange]:
-    """Return the ranges of a metarange, sorted by key.
-
-    Raises:
-        DamagedTable: The metarange is damaged.
-    """
+    """Return the ranges of a metarange, sorted by key."""
     ranges = []
     for key, identity, message in _messages(data, name, pb.RangeData):
         min_key = message.min_key or key
@@ -52,11 +48,7 @@ def read_ranges(data: bytes, name: str) -> list[SourceRange]:
 
 
 def read_messages(data: bytes, name: str, kind: type[MessageT]) -> Iterator[MessageT]:
-    """Yield the messages of a table in a dump: branches, tags or commits.
-
-    Raises:
-        DamagedTable: The table is damaged.
-    """
+    """Yield the messages of a table in a dump: branches, tags or commits."""
     for _, _, message in _messages(data, name, kind):
         yield message
 
@@ -68,9 +60,6 @@ def read_entries(data: bytes, name: str, namespace: str) -> Iterator[pa.Table]:
         data: The file of the range.
         name: Its name, for error messages.
         namespace: The base of relative addresses.
-
-    Raises:
-        DamagedTable: The range is damaged.
     """
     try:
         for keys, values in _batches(Table(data, name)):
@@ -81,11 +70,7 @@ def read_entries(data: bytes, name: str, namespace: str) -> Iterator[pa.Table]:
 
 
 def read_entry(key: bytes, identity: bytes, message: bytes, namespace: str) -> Entry:
-    """Decode the entry in a row of a database.
-
-    Raises:
-        DamagedTable: The entry is damaged.
-    """
+    """Decode the entry in a row of a database."""
     try:
         made = _entries([key], [identity], spans_of([message]), _prefix(namespace))
     except (IndexError, pa.ArrowInvalid) as error:

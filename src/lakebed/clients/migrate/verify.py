@@ -28,12 +28,7 @@ _BATCH: Final = 1000
 def find_difference(
     engine: Engine, repository: Repository, source: LakeFSSource, commit: SourceCommit
 ) -> bytes | None:
-    """Return the first path where a commit differs from lakeFS, or None if both are equal.
-
-    Raises:
-        CommitNotFound: The commit was not migrated.
-        DamagedTable: A file of lakeFS is damaged.
-    """
+    """Return the first path where a commit differs from lakeFS, or None if both are equal."""
     here = engine.commits.get(repository, CommitID(commit.id))
     ours = _rows(engine.committed(repository).examine(here.metarange_id))
     theirs = _rows(_listed(source, commit.metarange_id))

@@ -1,7 +1,7 @@
 """Columnar protobuf decoding: one pass over all messages for each field.
 
 Creating an object for each row takes ten times as long. Here, each message has a cursor, and NumPy
-advances all cursors together.
+advances all cursors together. Damaged messages raise `IndexError` or `pa.ArrowInvalid`.
 """
 
 from collections import defaultdict
@@ -32,11 +32,7 @@ class Spans:
         return len(self.begins)
 
     def to_arrow(self, kind: pa.DataType) -> pa.Array:
-        """Convert the slices to an array of strings or bytes.
-
-        Raises:
-            pa.ArrowInvalid: A string is not UTF-8.
-        """
+        """Convert the slices to an array of strings or bytes."""
         lengths = self.ends - self.begins
         bounds = np.zeros(len(lengths) + 1, np.int64)
         np.cumsum(lengths, out=bounds[1:])
@@ -79,11 +75,7 @@ def spans_of(values: list[bytes]) -> Spans:
 
 
 def read_varints(spans: Spans, at: Numbers) -> tuple[Numbers, Numbers]:
-    """Read a number at each position; return the numbers and the positions after.
-
-    Raises:
-        IndexError: A number exceeds its slice.
-    """
+    """Read a number at each position; return the numbers and the positions after."""
     values = np.zeros(len(at), np.int64)
     at = at.copy()
     going = np.arange(len(at))
@@ -102,11 +94,7 @@ def read_varints(spans: Spans, at: Numbers) -> tuple[Numbers, Numbers]:
 
 
 def decode(spans: Spans) -> defaultdict[int, Field]:
-    """Return the fields of messages by number; a missing field is empty.
-
-    Raises:
-        IndexError: A message is damaged.
-    """
+    """Return the fields of messages by number; a missing field is empty."""
     met: dict[int, list[tuple[Numbers, Numbers, Numbers]]] = {}
     rows = np.flatnonzero(spans.begins < spans.ends)
     at = spans.begins[rows]

@@ -125,11 +125,7 @@ class NameCheck:
             self._problems.append(f"{path!r}: {problem}")
 
     def finish(self) -> None:
-        """Raise the collected problems.
-
-        Raises:
-            BadNames: Some paths cannot be files.
-        """
+        """Raise the collected problems."""
         if self._problems:
             raise BadNames(self._problems)
 

@@ -116,12 +116,7 @@ class ChangedPath:
 
 @contextmanager
 def working_copy(root: Path, tools: Tools) -> Iterator["WorkingCopy"]:
-    """Open a working copy and lock it.
-
-    Raises:
-        NotAWorkingCopy: The directory is no working copy.
-        InUse: Another process has locked it.
-    """
+    """Open a working copy and lock it."""
     folder = WorkingFolder(root)
     hashes = Hashes(tools.caches(root))
     try:
@@ -134,11 +129,7 @@ def working_copy(root: Path, tools: Tools) -> Iterator["WorkingCopy"]:
 def link_directory(
     root: Path, source: RemotePath, tools: Tools, *, force: bool = False
 ) -> WorkingCopyState:
-    """Link a directory to a repository path, without changing its files.
-
-    Raises:
-        NotEmpty: The directory already is a working copy.
-    """
+    """Link a directory to a repository path, without changing its files."""
     at_head = Remote(tools.client, source, step=tools.step).resolve(source.ref)
     root.mkdir(parents=True, exist_ok=True)
     if (root / STATE_FILE).exists() and not force:
@@ -265,12 +256,15 @@ class WorkingCopy:
 
     def _sync(self, operation: str, target: str, *, discard_changes: bool = False) -> SyncSummary:
         """Bring the directory to a commit; see `judge`."""
-        if operation != "clone" and not discard_changes and self._has_same_objects(target):
-            self._end(target)
-            return SyncSummary(target)
+        if operation != "clone" and not discard_changes:
+            at_head = self.state.at_head
+            if target == at_head or next(self._remote.diff(at_head, target), None) is None:
+                self._end(target)
+                return SyncSummary(target)
         goes_on = self.state.active_operation == operation
         found, up_to_date = self._check(operation, target, discard_changes=discard_changes)
-        self._begin(operation, target)
+        self._folder.write_own(_OPERATION_NOTE, _encoded(operation=operation, target=target))
+        self._write(replace(self.state, active_operation=operation))
         if SyncAction.REMOVE in found:
             for row, verdict in self._judged(operation, target, discard_changes=discard_changes):
                 if verdict is SyncAction.REMOVE and row.local is not None:
@@ -283,19 +277,10 @@ class WorkingCopy:
         fetched, removed = found.get(SyncAction.FETCH, 0), found.get(SyncAction.REMOVE, 0)
         return SyncSummary(target, fetched, removed, up_to_date if goes_on else 0)
 
-    def _has_same_objects(self, target: str) -> bool:
-        """Whether a commit has the same objects as the base commit."""
-        at_head = self.state.at_head
-        return target == at_head or next(self._remote.diff(at_head, target), None) is None
-
     def _check(
         self, operation: str, target: str, *, discard_changes: bool
     ) -> tuple[dict[SyncAction, int], int]:
-        """Count the pending changes and the up-to-date files before anything is changed.
-
-        Raises:
-            Conflicts, BadNames: The operation cannot be completed.
-        """
+        """Count the pending changes and the up-to-date files before anything is changed."""
         counts: dict[SyncAction, int] = {}
         up_to_date = 0
         conflicts, sizes = [], []
@@ -357,10 +342,6 @@ class WorkingCopy:
         file = self._folder.put(row.path, write, seen=row.local, mtime=item.mtime)
         return file, md5, item.checksum, now
 
-    def _begin(self, operation: str, target: str) -> None:
-        self._folder.write_own(_OPERATION_NOTE, _encoded(operation=operation, target=target))
-        self._write(self.state.during(operation))
-
     def _end(self, at_head: str) -> None:
         self._write(replace(self.state, at_head=at_head, active_operation=""))
         self._folder.remove_own(_OPERATION_NOTE)
@@ -393,7 +374,7 @@ class WorkingCopy:
         goes_on = self._note(_COMMIT_NOTE).get("head") == head
         wanted = 1 + sum(1 for _ in changes) if goes_on else 0
         branch = self._branch_from(head)
-        self._write(self.state.during("commit"))
+        self._write(replace(self.state, active_operation="commit"))
         sent, removed = self._send_all(branch)
         sent_id = self._remote.commit(branch, message, metadata)
         try:
@@ -472,11 +453,7 @@ class WorkingCopy:
     def _transfer(
         self, jobs: Iterable[JobT], work: Callable[[JobT], tuple[LocalFile, str, str, int]]
     ) -> int:
-        """Transfer files, cache their hashes, and return their number.
-
-        Raises:
-            Unfinished: Some transfers failed.
-        """
+        """Transfer files, cache their hashes, and return their number."""
         count, failed = 0, []
         for outcome in self._transfers.run(jobs, work):
             if outcome.error is not None:
@@ -508,11 +485,7 @@ class WorkingCopy:
         return found == known.md5
 
     def _read(self, file: LocalFile, known: Known | None) -> Known:
-        """Hash a file whose cached hash may be stale.
-
-        Raises:
-            Changed: The file no longer matches `file`.
-        """
+        """Hash a file whose cached hash may be stale."""
         md5, now = hashlib.md5(usedforsecurity=False), time.time_ns()
         with self._folder.open(file.path) as opened:
             while chunk := opened.read(_CHUNK_BYTES):

@@ -85,12 +85,7 @@ class Remote:
         return self._client.commits.get(self._lake, ref).id
 
     def branch_head(self) -> str:
-        """Return the head of the source branch, checking that commits to it are allowed.
-
-        Raises:
-            WorkingCopyError: The source is not a branch.
-            Refused: Writes to the branch are denied, for example by protection.
-        """
+        """Return the head of the source branch, checking that commits to it are allowed."""
         try:
             found = self._client.branches.get(self._lake, self.source.ref)
         except Refused as error:
@@ -131,11 +126,7 @@ class Remote:
         return RemoteFile(path, stats.checksum, found.size_bytes or 0, mtime, ref)
 
     def fetch(self, item: RemoteFile, write: Callable[[bytes], object]) -> str:
-        """Read an object and return the MD5 of its bytes.
-
-        Raises:
-            WorkingCopyError: Size or MD5 do not match.
-        """
+        """Read an object and return the MD5 of its bytes."""
         md5, size = hashlib.md5(usedforsecurity=False), 0
         query = ReadQuery(path=self.source.prefix + item.path)
         with self._client.open(
@@ -208,11 +199,7 @@ class Remote:
         return md5.hexdigest(), checksum
 
     def remove(self, branch: str, paths: Sequence[str]) -> None:
-        """Delete objects on a branch.
-
-        Raises:
-            WorkingCopyError: A deletion failed.
-        """
+        """Delete objects on a branch."""
         for start in range(0, len(paths), _REMOVED_AT_ONCE):
             batch = [self.source.prefix + path for path in paths[start : start + _REMOVED_AT_ONCE]]
             answer = self._client.objects.delete_many(self._lake, branch, PathList(paths=batch))

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -28,11 +28,7 @@ class RemotePath:
 
 
 def parse_source(text: str) -> RemotePath:
-    """Parse `lakefs://<repository>/<ref>/<path>`; the path is taken as a directory.
-
-    Raises:
-        NotAWorkingCopy: The text is no such URI.
-    """
+    """Parse `lakefs://<repository>/<ref>/<path>`; the path is taken as a directory."""
     parts = text.removeprefix(_SCHEME).split("/", 2)
     if not text.startswith(_SCHEME) or len(parts) == 1 or not all(parts[:2]):
         raise NotAWorkingCopy(
@@ -54,10 +50,6 @@ class WorkingCopyState:
     others: dict[str, object] = field(default_factory=dict)
     """Unknown fields, preserved."""
 
-    def during(self, operation: str) -> "WorkingCopyState":
-        """Return a copy with an active operation."""
-        return replace(self, active_operation=operation)
-
     def encoded(self) -> bytes:
         """Encode as YAML."""
         content = {
@@ -70,11 +62,7 @@ class WorkingCopyState:
 
 
 def read_state(folder: Path) -> WorkingCopyState:
-    """Read the file of a directory.
-
-    Raises:
-        NotAWorkingCopy: The file is missing or invalid.
-    """
+    """Read the file of a directory."""
     file = folder / STATE_FILE
     try:
         content = yaml.safe_load(file.read_text(encoding="utf-8"))
@@ -92,11 +80,7 @@ def read_state(folder: Path) -> WorkingCopyState:
 
 
 def find_root(start: Path) -> Path:
-    """Return the working copy that contains a directory.
-
-    Raises:
-        NotAWorkingCopy: Neither the directory nor a parent is a working copy.
-    """
+    """Return the working copy that contains a directory."""
     start = start.resolve()
     for folder in (start, *start.parents):
         if (folder / STATE_FILE).is_file():

@@ -17,7 +17,7 @@ about 500 bytes are rejected.
 
 import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any, Final, TypeVar, cast
 
@@ -39,14 +39,9 @@ from requests import Session
 from requests.adapters import HTTPAdapter
 
 from lakebed.base.runtime import Runtime
+from lakebed.kv.drivers.failures import Failures
 from lakebed.kv.drivers.requests_errors import failed_to_connect
-from lakebed.kv.errors import (
-    ForeignStore,
-    InvalidArgument,
-    OutcomeUnknown,
-    StoreUnavailable,
-    StoreUnreachable,
-)
+from lakebed.kv.errors import ForeignStore, InvalidArgument
 from lakebed.kv.fenced import FencedStore
 from lakebed.kv.lifetime import closing_on_error
 from lakebed.kv.objects import FIELD, SEPARATOR, Found, ObjectCells, decode
@@ -54,7 +49,6 @@ from lakebed.kv.store import PARTITIONS_PAGE, Store
 from lakebed.kv.urls import split_url
 
 ItemT = TypeVar("ItemT")
-ResultT = TypeVar("ResultT")
 
 CONNECT_SECONDS: Final = 1.0
 REPLY_SECONDS: Final = 5.0
@@ -89,13 +83,13 @@ class AzureBlobCells(ObjectCells):
         self._service = _connect(account, endpoint, reply_seconds)
         self._container = self._service.get_container_client(container)
         with closing_on_error(self.close):
-            _read(lambda: _prepare(self._container))
+            _FAILURES.read(lambda: _prepare(self._container))
 
     def partition_page(self, cursor: bytes) -> tuple[list[bytes], bytes | None]:
         pages = self._container.walk_blobs(
             delimiter=SEPARATOR, results_per_page=PARTITIONS_PAGE
         ).by_page(cursor.decode() or None)
-        page, after = _read(lambda: _next_page(pages))
+        page, after = _FAILURES.read(lambda: _next_page(pages))
         names = [decode(each.name.removesuffix(SEPARATOR)) for each in page]
         return names, after.encode() if after else None
 
@@ -113,7 +107,7 @@ class AzureBlobCells(ObjectCells):
                     raise
                 return None
 
-        return _read(ask)
+        return _FAILURES.read(ask)
 
     def _body(self, found: Found) -> bytes | None:
         def ask() -> bytes | None:
@@ -122,7 +116,7 @@ class AzureBlobCells(ObjectCells):
                 return blob.download_blob(etag=found.etag, match_condition=_IF_SAME).readall()
             return None
 
-        return _read(ask)
+        return _FAILURES.read(ask)
 
     def _put(
         self, name: str, etag: str | None, metadata: dict[str, str], body: bytes
@@ -136,7 +130,7 @@ class AzureBlobCells(ObjectCells):
         except AzureError as error:
             if _code(error) in _CONDITION_FAILED:
                 return None
-            raise _failure_of_a_write(error) from error
+            raise _FAILURES.of_write(error) from error
         return cast("str", written["etag"])
 
     def _list(
@@ -148,7 +142,7 @@ class AzureBlobCells(ObjectCells):
             include=["metadata"],
             results_per_page=limit,
         ).by_page(token)
-        blobs, after = _read(lambda: _next_page(pages))
+        blobs, after = _FAILURES.read(lambda: _next_page(pages))
         return [_found(blob) for blob in blobs], after
 
     def _remove(self, name: str, etag: str) -> None:
@@ -156,7 +150,7 @@ class AzureBlobCells(ObjectCells):
             with suppress(ResourceNotFoundError, ResourceModifiedError):
                 self._container.delete_blob(name, etag=etag, match_condition=_IF_SAME)
         except AzureError as error:
-            raise _failure_of_a_write(error) from error
+            raise _FAILURES.of_write(error) from error
 
 
 def _parse_url(url: str) -> tuple[str, str, str]:
@@ -213,31 +207,20 @@ def _next_page(pages: Iterator[Iterator[ItemT]]) -> tuple[list[ItemT], str | Non
     return page, cast("PageIterator[ItemT]", pages).continuation_token
 
 
-def _read(call: Callable[[], ResultT]) -> ResultT:
-    try:
-        return call()
-    except AzureError as error:
-        if not _may_have_been_sent(error):
-            raise StoreUnreachable(f"cannot reach Azure: {error}") from error
-        raise StoreUnavailable(f"Azure did not answer: {error}") from error
+def _was_refused(error: AzureError) -> bool:
+    return isinstance(error, HttpResponseError) and 0 < (error.status_code or 0) < _SERVER_ERROR
 
 
-def _failure_of_a_write(error: AzureError) -> OutcomeUnknown:
-    """Return the exception for a failed write: refused, never sent, or of unknown outcome."""
-    if isinstance(error, HttpResponseError) and error.status_code:
-        if error.status_code < _SERVER_ERROR:
-            return StoreUnavailable(f"Azure refused the write: {error}")
-        return OutcomeUnknown(f"Azure failed during a write: {error}")
-    if not _may_have_been_sent(error):
-        return StoreUnreachable(f"cannot reach Azure: {error}")
-    return OutcomeUnknown(f"the outcome of a write to Azure is unknown: {error}")
-
-
-def _may_have_been_sent(error: AzureError) -> bool:
+def _was_not_sent(error: AzureError) -> bool:
     if isinstance(error, ClientAuthenticationError | ServiceRequestTimeoutError):
-        return False
+        return True
     # The library uses one class for all broken connections: only a failed connect is certain.
-    return not failed_to_connect(error.inner_exception)
+    return failed_to_connect(error.inner_exception)
+
+
+_FAILURES: Final = Failures(
+    "Azure", (AzureError,), was_refused=_was_refused, was_not_sent=_was_not_sent
+)
 
 
 def _code(error: AzureError) -> str:

@@ -27,8 +27,8 @@ branch, 20 GB.
 import os
 import re
 from base64 import b64decode, b64encode
-from collections.abc import Callable, Mapping
-from typing import Any, Final, TypeVar, cast
+from collections.abc import Mapping
+from typing import Any, Final, cast
 
 from azure.core import MatchConditions
 from azure.core.exceptions import AzureError, ClientAuthenticationError
@@ -46,22 +46,15 @@ from requests import Session
 from requests.adapters import HTTPAdapter
 
 from lakebed.base.runtime import Runtime
+from lakebed.kv.drivers.failures import Failures
 from lakebed.kv.drivers.requests_errors import failed_to_connect
-from lakebed.kv.errors import (
-    ForeignStore,
-    InvalidArgument,
-    OutcomeUnknown,
-    StoreUnavailable,
-    StoreUnreachable,
-    UnsafeStore,
-)
+from lakebed.kv.errors import ForeignStore, InvalidArgument, UnsafeStore
 from lakebed.kv.etags import ETagCells
 from lakebed.kv.fenced import Cell, FencedStore
 from lakebed.kv.lifetime import closing_on_error
 from lakebed.kv.store import PARTITIONS_PAGE, Limits, Store, Version
 from lakebed.kv.urls import split_url
 
-ResultT = TypeVar("ResultT")
 CosmosItem = Mapping[str, Any]
 
 CONNECT_SECONDS: Final = 1.0
@@ -105,10 +98,10 @@ class CosmosCells(ETagCells):
         endpoint, database, container = _parse_url(url)
         self._session = Session()
         with closing_on_error(self.close):
-            client = _read(lambda: _connect(endpoint, self._session, reply_seconds))
-            check_account(_read(client.get_database_account).ConsistencyPolicy)
-            self._container = _read(lambda: _prepare(client, database, container))
-            check_container(_read(self._container.read))
+            client = _FAILURES.read(lambda: _connect(endpoint, self._session, reply_seconds))
+            check_account(_FAILURES.read(client.get_database_account).ConsistencyPolicy)
+            self._container = _FAILURES.read(lambda: _prepare(client, database, container))
+            check_container(_FAILURES.read(self._container.read))
 
     def page(
         self, partition: bytes, start: bytes, limit: int
@@ -118,7 +111,7 @@ class CosmosCells(ETagCells):
             {"name": "@partition", "value": partition.hex()},
             {"name": "@start", "value": start.hex()},
         ]
-        items = _read(
+        items = _FAILURES.read(
             lambda: list(
                 self._container.query_items(
                     _PAGE, parameters=parameters, partition_key=partition.hex()
@@ -141,7 +134,7 @@ class CosmosCells(ETagCells):
             found = {item[_PARTITION] for item in next(pages, ())}
             return found, pages.continuation_token
 
-        found, token = _read(ask)
+        found, token = _FAILURES.read(ask)
         return [bytes.fromhex(each) for each in found], token.encode() if token else None
 
     def close(self) -> None:
@@ -156,7 +149,7 @@ class CosmosCells(ETagCells):
                     raise  # a deleted container must not look like a missing key
                 return None
 
-        item = _read(ask)
+        item = _FAILURES.read(ask)
         return None if item is None else (_cell(item), item["_etag"])
 
     def _write(self, partition: bytes, key: bytes, etag: str | None, new: Cell) -> str | None:
@@ -174,19 +167,15 @@ class CosmosCells(ETagCells):
             CosmosResourceNotFoundError,
         ) as error:
             if etag is None and isinstance(error, CosmosResourceNotFoundError):
-                raise _failure_of_a_write(error) from error  # the container was deleted
+                raise _FAILURES.of_write(error) from error  # the container was deleted
             return None
         except AzureError as error:
-            raise _failure_of_a_write(error) from error
+            raise _FAILURES.of_write(error) from error
         return cast("str", written["_etag"])
 
 
 def check_account(policy: Mapping[str, object] | None) -> None:
-    """Reject an account without strong consistency.
-
-    Raises:
-        UnsafeStore: The consistency level is weaker.
-    """
+    """Reject an account without strong consistency."""
     level = (policy or {}).get("defaultConsistencyLevel", "unknown")
     if level != "Strong":
         raise UnsafeStore(
@@ -196,12 +185,7 @@ def check_account(policy: Mapping[str, object] | None) -> None:
 
 
 def check_container(found: CosmosItem) -> None:
-    """Reject a container that is not Lakebed's, or would lose records.
-
-    Raises:
-        ForeignStore: The partition key is another.
-        UnsafeStore: The container expires items by default, or no tombstones.
-    """
+    """Reject a container that is not Lakebed's, or would lose records."""
     paths = found.get("partitionKey", {}).get("paths", [])
     if paths != [f"/{_PARTITION}"]:
         raise ForeignStore(
@@ -270,28 +254,18 @@ def _prepare(client: CosmosClient, database: str, container: str) -> ContainerPr
     return found
 
 
-def _read(call: Callable[[], ResultT]) -> ResultT:
-    try:
-        return call()
-    except AzureError as error:
-        if _was_not_sent(error):
-            raise StoreUnreachable(f"cannot reach Cosmos DB: {error}") from error
-        raise StoreUnavailable(f"Cosmos DB did not answer: {error}") from error
-
-
-def _failure_of_a_write(error: AzureError) -> OutcomeUnknown:
-    """Return the exception for a failed write: refused, never sent, or of unknown outcome."""
-    if isinstance(error, CosmosHttpResponseError) and error.status_code:
-        if error.status_code < _SERVER_ERROR and error.status_code != _TIMED_OUT:
-            return StoreUnavailable(f"Cosmos DB refused the write: {error}")
-        return OutcomeUnknown(f"Cosmos DB failed during a write: {error}")
-    if _was_not_sent(error):
-        return StoreUnreachable(f"cannot reach Cosmos DB: {error}")
-    return OutcomeUnknown(f"the outcome of a write to Cosmos DB is unknown: {error}")
+def _was_refused(error: AzureError) -> bool:
+    status = (error.status_code or 0) if isinstance(error, CosmosHttpResponseError) else 0
+    return 0 < status < _SERVER_ERROR and status != _TIMED_OUT
 
 
 def _was_not_sent(error: AzureError) -> bool:
     return isinstance(error, ClientAuthenticationError) or failed_to_connect(error.inner_exception)
+
+
+_FAILURES: Final = Failures(
+    "Cosmos DB", (AzureError,), was_refused=_was_refused, was_not_sent=_was_not_sent
+)
 
 
 def _fields(cell: Cell) -> dict[str, object]:

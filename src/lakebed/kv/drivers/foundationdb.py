@@ -176,7 +176,7 @@ class FoundationDBStore(Store):
             name = _name(partition, key)
 
             def ask(transaction: Transaction) -> Item | None:
-                found = _value(transaction, name)
+                found = transaction.get(name).value
                 return None if found is None else _item(transaction, partition, key, found)
 
             item = self._read(ask)
@@ -214,7 +214,9 @@ class FoundationDBStore(Store):
             def change(transaction: Transaction) -> None:
                 if predicate is not ANY and not holds(predicate, _version(transaction, name)):
                     raise PredicateFailed(partition, key)
-                _clear(transaction, partition, key)
+                prefix = _pieces(partition, key)
+                transaction.clear_range(prefix, after_prefix(prefix))
+                transaction.clear(name)
 
             self._write(name, change)
 
@@ -355,12 +357,8 @@ def _name(partition: bytes, key: bytes = b"") -> bytes:
     return SUBSPACE + row_name(partition, key)
 
 
-def _value(transaction: Transaction, name: bytes) -> bytes | None:
-    return transaction.get(name).value
-
-
 def _version(transaction: Transaction, name: bytes) -> bytes | None:
-    value = _value(transaction, name)
+    value = transaction.get(name).value
     return None if value is None else value[:VERSION_BYTES]
 
 
@@ -388,12 +386,6 @@ def _put(
     transaction.set(_name(partition, key), version + _IN_PIECES)
     for number, begin in enumerate(range(0, len(value), PIECE_BYTES)):
         transaction.set(prefix + bytes([number]), value[begin : begin + PIECE_BYTES])
-
-
-def _clear(transaction: Transaction, partition: bytes, key: bytes) -> None:
-    prefix = _pieces(partition, key)
-    transaction.clear_range(prefix, after_prefix(prefix))
-    transaction.clear(_name(partition, key))
 
 
 def _item(transaction: Transaction, partition: bytes, key: bytes, found: bytes) -> Item:

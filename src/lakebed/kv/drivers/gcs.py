@@ -16,9 +16,8 @@ and they are retried: a branch takes about a commit a second.
 """
 
 import re
-from collections.abc import Callable
 from contextlib import suppress
-from typing import Final, TypeVar
+from typing import Final
 
 from google.api_core.exceptions import GoogleAPICallError, NotFound, PreconditionFailed
 from google.api_core.page_iterator import HTTPIterator
@@ -29,22 +28,14 @@ from requests.adapters import HTTPAdapter
 from requests.exceptions import RequestException
 
 from lakebed.base.runtime import Runtime
+from lakebed.kv.drivers.failures import Failures
 from lakebed.kv.drivers.requests_errors import failed_to_connect
-from lakebed.kv.errors import (
-    ForeignStore,
-    InvalidArgument,
-    OutcomeUnknown,
-    StoreUnavailable,
-    StoreUnreachable,
-    UnsafeStore,
-)
+from lakebed.kv.errors import ForeignStore, InvalidArgument, StoreUnavailable, UnsafeStore
 from lakebed.kv.fenced import FencedStore
 from lakebed.kv.lifetime import closing_on_error
 from lakebed.kv.objects import FIELD, SEPARATOR, Found, ObjectCells, decode
 from lakebed.kv.store import PARTITIONS_PAGE, Store
 from lakebed.kv.urls import split_url
-
-ResultT = TypeVar("ResultT")
 
 CONNECT_SECONDS: Final = 1.0
 REPLY_SECONDS: Final = 5.0
@@ -87,7 +78,7 @@ class GCSCells(ObjectCells):
             next(pages.pages, None)
             return list(pages.prefixes), pages.next_page_token
 
-        names, token = _read(ask)
+        names, token = _FAILURES.read(ask)
         found = [decode(name.removesuffix(SEPARATOR)) for name in names]
         return found, token.encode() if token else None
 
@@ -105,7 +96,7 @@ class GCSCells(ObjectCells):
                 return None
             return _found(blob)
 
-        return _read(ask)
+        return _FAILURES.read(ask)
 
     def _body(self, found: Found) -> bytes | None:
         def ask() -> bytes | None:
@@ -117,7 +108,7 @@ class GCSCells(ObjectCells):
                 return body
             return None
 
-        return _read(ask)
+        return _FAILURES.read(ask)
 
     def _put(
         self, name: str, etag: str | None, metadata: dict[str, str], body: bytes
@@ -132,7 +123,7 @@ class GCSCells(ObjectCells):
         except PreconditionFailed:
             return None
         except _ERRORS as error:
-            raise _failure_of_a_write(error) from error
+            raise _FAILURES.of_write(error) from error
         return str(blob.generation)
 
     def _list(
@@ -144,14 +135,14 @@ class GCSCells(ObjectCells):
             )
             return [_found(blob) for blob in next(pages.pages, ())], pages.next_page_token
 
-        return _read(ask)
+        return _FAILURES.read(ask)
 
     def _remove(self, name: str, etag: str) -> None:
         try:
             with suppress(NotFound, PreconditionFailed):
                 self._bucket.blob(name).delete(if_generation_match=int(etag), **self._once)
         except _ERRORS as error:
-            raise _failure_of_a_write(error) from error
+            raise _FAILURES.of_write(error) from error
 
     def _pages(self, *, page_size: int = PARTITIONS_PAGE, **which: object) -> HTTPIterator:
         return self._client.list_blobs(
@@ -161,7 +152,7 @@ class GCSCells(ObjectCells):
     def _check_bucket(self) -> None:
         name = self._bucket.name
         try:
-            _read(lambda: self._bucket.reload(**self._once))
+            _FAILURES.read(lambda: self._bucket.reload(**self._once))
         except StoreUnavailable as error:
             if not isinstance(error.__cause__, NotFound):
                 raise
@@ -175,11 +166,7 @@ class GCSCells(ObjectCells):
 
 
 def check_rules(bucket: Bucket) -> None:
-    """Reject a bucket with rules that delete objects, or prevent replacing them.
-
-    Raises:
-        UnsafeStore: The bucket has such a rule.
-    """
+    """Reject a bucket with rules that delete objects, or prevent replacing them."""
     wrong = [
         "a lifecycle rule deletes objects"
         for rule in bucket.lifecycle_rules
@@ -232,29 +219,16 @@ def _connect(endpoint: str | None) -> Client:
     return client
 
 
-def _found(blob: Blob) -> Found:
-    return Found(blob.name, blob.metadata or {}, str(blob.generation))
-
-
-def _read(call: Callable[[], ResultT]) -> ResultT:
-    try:
-        return call()
-    except _ERRORS as error:
-        if _was_not_sent(error):
-            raise StoreUnreachable(f"cannot reach Google: {error}") from error
-        raise StoreUnavailable(f"Google did not answer: {error}") from error
-
-
-def _failure_of_a_write(error: Exception) -> OutcomeUnknown:
-    """Return the exception for a failed write: refused, never sent, or of unknown outcome."""
-    if isinstance(error, GoogleAPICallError) and error.code:
-        if error.code < _SERVER_ERROR:
-            return StoreUnavailable(f"Google refused the write: {error}")
-        return OutcomeUnknown(f"Google failed during a write: {error}")
-    if _was_not_sent(error):
-        return StoreUnreachable(f"cannot reach Google: {error}")
-    return OutcomeUnknown(f"the outcome of a write to Google is unknown: {error}")
+def _was_refused(error: Exception) -> bool:
+    return isinstance(error, GoogleAPICallError) and 0 < (error.code or 0) < _SERVER_ERROR
 
 
 def _was_not_sent(error: Exception) -> bool:
     return isinstance(error, GoogleAuthError) or failed_to_connect(error)
+
+
+_FAILURES: Final = Failures("Google", _ERRORS, was_refused=_was_refused, was_not_sent=_was_not_sent)
+
+
+def _found(blob: Blob) -> Found:
+    return Found(blob.name, blob.metadata or {}, str(blob.generation))

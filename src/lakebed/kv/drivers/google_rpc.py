@@ -7,7 +7,8 @@ import grpc
 from google.api_core.exceptions import DeadlineExceeded, GoogleAPICallError, ServiceUnavailable
 from google.auth.exceptions import GoogleAuthError
 
-from lakebed.kv.errors import InvalidArgument, OutcomeUnknown, StoreUnavailable, StoreUnreachable
+from lakebed.kv.drivers.failures import Failures
+from lakebed.kv.errors import InvalidArgument
 
 ClientT = TypeVar("ClientT")
 ResultT = TypeVar("ResultT")
@@ -33,6 +34,7 @@ _REFUSALS: Final = frozenset(
         grpc.StatusCode.RESOURCE_EXHAUSTED,
     }
 )
+_ERRORS: Final = (GoogleAPICallError, GoogleAuthError)
 # Messages for requests never sent; the library has no status for this case.
 _NOT_SENT: Final = ("failed to connect to all addresses", "Getting metadata from plugin failed")
 
@@ -44,9 +46,6 @@ class Connection(Generic[ClientT]):
         client: The class of the client.
         emulator: The address of a server other than Google's, which gets no credentials.
         database: The database's name, for messages.
-
-    Raises:
-        InvalidArgument: No credentials were found.
     """
 
     def __init__(
@@ -55,20 +54,17 @@ class Connection(Generic[ClientT]):
         self._client_class: Any = client
         self._emulator = emulator
         self._database = database
+        self._failures = Failures(
+            database,
+            _ERRORS,
+            was_refused=lambda error: getattr(error, "grpc_status_code", None) in _REFUSALS,
+            was_not_sent=_was_not_sent,
+        )
         self._client: ClientT = self._connect()
 
     def read(self, call: Callable[[ClientT], ResultT]) -> ResultT:
-        """Send a request that changes nothing.
-
-        Raises:
-            StoreUnavailable: No reply.
-        """
-        try:
-            return self._call(call)
-        except (GoogleAPICallError, GoogleAuthError) as error:
-            if _was_not_sent(error):
-                raise self._unreachable(error) from error
-            raise StoreUnavailable(f"{self._database} did not answer: {error}") from error
+        """Send a request that changes nothing; without a reply, raise `StoreUnavailable`."""
+        return self._failures.read(lambda: self._call(call))
 
     def write(self, call: Callable[[ClientT], ResultT]) -> ResultT:
         """Send a change.
@@ -79,8 +75,8 @@ class Connection(Generic[ClientT]):
         """
         try:
             return self._call(call)
-        except (GoogleAPICallError, GoogleAuthError) as error:
-            raise self._failure_of_a_write(error) from error
+        except _ERRORS as error:
+            raise self._failures.of_write(error) from error
 
     def close(self) -> None:
         client: Any = self._client
@@ -113,16 +109,6 @@ class Connection(Generic[ClientT]):
             if self._client is client:
                 self._client = self._connect()
             raise
-
-    def _failure_of_a_write(self, error: Exception) -> OutcomeUnknown:
-        if _was_not_sent(error):
-            return self._unreachable(error)
-        if getattr(error, "grpc_status_code", None) in _REFUSALS:
-            return StoreUnavailable(f"{self._database} refused the write: {error}")
-        return OutcomeUnknown(f"the outcome of a write to {self._database} is unknown: {error}")
-
-    def _unreachable(self, error: Exception) -> StoreUnreachable:
-        return StoreUnreachable(f"cannot reach {self._database}: {error}")
 
 
 def _was_not_sent(error: Exception) -> bool:

@@ -77,11 +77,7 @@ def file_system_of(path: Path) -> str:
 
 
 def check_file_system(path: Path, database: str) -> None:
-    """Reject a path on a network file system; log a warning if the file system may be one.
-
-    Raises:
-        InvalidArgument: The path is on a network file system.
-    """
+    """Reject a path on a network file system; log a warning if the file system may be one."""
     file_system = file_system_of(path)
     if file_system in NETWORK:
         raise InvalidArgument(

@@ -17,8 +17,8 @@ is no longer read or written (`drop_tombstones`).
 **Limits.** A document has at most 16 MB.
 """
 
-from collections.abc import Callable, Mapping
-from typing import Any, Final, TypeVar
+from collections.abc import Mapping
+from typing import Any, Final
 
 from pymongo import MongoClient, ReadPreference, WriteConcern
 from pymongo.errors import (
@@ -34,20 +34,12 @@ from pymongo.errors import (
 from pymongo.read_concern import ReadConcern
 
 from lakebed.base.runtime import Runtime
-from lakebed.kv.errors import (
-    ForeignStore,
-    InvalidArgument,
-    OutcomeUnknown,
-    StoreUnavailable,
-    StoreUnreachable,
-    UnsafeStore,
-)
+from lakebed.kv.drivers.failures import Failures
+from lakebed.kv.errors import ForeignStore, InvalidArgument, UnsafeStore
 from lakebed.kv.fenced import Cell, CellDatabase, FencedStore
 from lakebed.kv.lifetime import closing_on_error
 from lakebed.kv.rows import list_partitions, row_name, split_name
 from lakebed.kv.store import Limits, Store, Version, after_prefix
-
-ResultT = TypeVar("ResultT")
 
 CONNECT_SECONDS: Final = 2.0
 REPLY_SECONDS: Final = 5.0
@@ -86,7 +78,7 @@ class MongoDBCells(CellDatabase):
 
     def read(self, partition: bytes, key: bytes) -> Cell | None:
         which = {_ID: row_name(partition, key).hex()}
-        found = _read(lambda: self._exact.find_one(which))
+        found = _FAILURES.read(lambda: self._exact.find_one(which))
         return None if found is None else _cell(found)
 
     def swap(self, partition: bytes, key: bytes, stamp: bytes | None, new: Cell) -> Cell | None:
@@ -104,21 +96,23 @@ class MongoDBCells(CellDatabase):
         except DuplicateKeyError:
             pass
         except PyMongoError as error:
-            raise _failure_of_a_write(error) from error
+            raise _FAILURES.of_write(error) from error
         return self.read(partition, key)
 
     def erase(self, partition: bytes, key: bytes, stamp: bytes) -> None:
         try:
             self._writing.delete_one({_ID: row_name(partition, key).hex(), _STAMP: stamp})
         except PyMongoError as error:
-            raise _failure_of_a_write(error) from error
+            raise _FAILURES.of_write(error) from error
 
     def page(
         self, partition: bytes, start: bytes, limit: int
     ) -> tuple[list[tuple[bytes, Cell]], bytes | None]:
         prefix = row_name(partition)
         documents = self._documents(prefix + start, after_prefix(prefix), limit)
-        cells = [(_names(document)[1], _cell(document)) for document in documents]
+        cells = [
+            (split_name(bytes.fromhex(document[_ID]))[1], _cell(document)) for document in documents
+        ]
         return cells, cells[-1][0] + b"\x00" if len(cells) == limit else None
 
     def partition_page(self, cursor: bytes) -> tuple[list[bytes], bytes | None]:
@@ -141,7 +135,7 @@ class MongoDBCells(CellDatabase):
                 self._exact.find_one({_ID: ""})
             return list(self._reading.find({_ID: bounds}, sort=[(_ID, 1)], limit=limit))
 
-        return _read(ask)
+        return _FAILURES.read(ask)
 
     def _status(self) -> Document:
         try:
@@ -151,9 +145,9 @@ class MongoDBCells(CellDatabase):
 
     def _prepare(self) -> None:
         # The older name of "hello", known to all servers.
-        answer = _read(lambda: self._client.admin.command("isMaster"))
+        answer = _FAILURES.read(lambda: self._client.admin.command("isMaster"))
         self._is_replicated = "setName" in answer or answer.get("msg") == "isdbgrid"
-        _check_engine(_read(self._status))
+        _check_engine(_FAILURES.read(self._status))
         database = self._client.get_default_database()
         collection = database.get_collection(COLLECTION, read_preference=ReadPreference.PRIMARY)
         writing = (
@@ -163,7 +157,7 @@ class MongoDBCells(CellDatabase):
         self._writing = collection.with_options(write_concern=writing)
         self._exact = collection.with_options(read_concern=ReadConcern(exact))
         self._reading = collection.with_options(read_concern=ReadConcern(many))
-        some = _read(lambda: self._reading.find_one({}))
+        some = _FAILURES.read(lambda: self._reading.find_one({}))
         if some is not None and not {_STAMP, _VERSION} <= some.keys():
             raise ForeignStore(
                 f"the collection {COLLECTION} is not a Lakebed store: a document has the fields"
@@ -205,29 +199,16 @@ def _connect(url: str, reply_seconds: float) -> Client:
     return client
 
 
-def _read(call: Callable[[], ResultT]) -> ResultT:
-    try:
-        return call()
-    except ServerSelectionTimeoutError as error:
-        raise StoreUnreachable(f"cannot reach mongodb: {error}") from error
-    except PyMongoError as error:
-        raise StoreUnavailable(f"mongodb did not answer: {error}") from error
-
-
-def _failure_of_a_write(error: PyMongoError) -> OutcomeUnknown:
-    """Return the exception for a failed write: refused, never sent, or of unknown outcome."""
-    if isinstance(error, ServerSelectionTimeoutError):
-        return StoreUnreachable(f"cannot reach mongodb: {error}")
-    if isinstance(error, OperationFailure) and not isinstance(
-        error, WriteConcernError | WTimeoutError
-    ):
-        return StoreUnavailable(f"mongodb refused the write: {error}")
-    return OutcomeUnknown(f"the outcome of a write to mongodb is unknown: {error}")
+_FAILURES: Final = Failures(
+    "mongodb",
+    (PyMongoError,),
+    was_refused=lambda error: (
+        isinstance(error, OperationFailure)
+        and not isinstance(error, WriteConcernError | WTimeoutError)
+    ),
+    was_not_sent=lambda error: isinstance(error, ServerSelectionTimeoutError),
+)
 
 
 def _cell(document: Document) -> Cell:
     return Cell(Version(document[_VERSION]), document[_STAMP], document.get(_VALUE))
-
-
-def _names(document: Document) -> tuple[bytes, bytes]:
-    return split_name(bytes.fromhex(document[_ID]))

@@ -227,7 +227,7 @@ class SpannerCells(CellDatabase):
             }
             with self._refusals():
                 replies = client.streaming_read(request, **self._options)
-                return list(_split_rows(_merge(replies), len(columns)))
+                return list(zip(*[_merge(replies)] * len(columns), strict=True))
 
         return self._connection.read(ask)
 
@@ -257,7 +257,8 @@ def _prepare(admin: Connection[DatabaseAdminClient], database: str, runtime: Run
 
     def describe(client: DatabaseAdminClient) -> str | None:
         statements = client.get_database_ddl({"database": database}, **once).statements
-        return next((each for each in statements if _is_of_table(each)), None)
+        start = _squeeze(f"CREATE TABLE {TABLE} (")
+        return next((each for each in statements if _squeeze(each).startswith(start)), None)
 
     def create(client: DatabaseAdminClient) -> str:
         request = {"database": database, "statements": [CREATE_TABLE]}
@@ -289,10 +290,6 @@ def check_table(statement: str) -> None:
 
     Args:
         statement: The table's CREATE statement, as reported by Spanner.
-
-    Raises:
-        ForeignStore: The columns or the primary key differ.
-        UnsafeStore: The row deletion policy removes more than tombstones.
     """
     found = _squeeze(statement)
     missing = [each for each in (*_COLUMNS, _KEY) if _squeeze(each) not in found]
@@ -306,10 +303,6 @@ def check_table(statement: str) -> None:
         raise UnsafeStore(
             f"the table {TABLE} may lose records: its row deletion policy must be {_POLICY}"
         )
-
-
-def _is_of_table(statement: str) -> bool:
-    return _squeeze(statement).startswith(_squeeze(f"CREATE TABLE {TABLE} ("))
 
 
 def _squeeze(statement: str) -> str:
@@ -363,7 +356,3 @@ def _merge(replies: Iterable[PartialResultSet]) -> Iterator[str | None]:
         if message.chunked_value:
             piece = values.pop() or ""
         yield from values
-
-
-def _split_rows(values: Iterator[str | None], width: int) -> Iterator[Sequence[str | None]]:
-    return zip(*[values] * width, strict=True)

@@ -2,7 +2,7 @@
 
 import time
 from dataclasses import dataclass
-from http import HTTPStatus
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -15,8 +15,8 @@ from lakebed.clients.cli.groups import new_group
 from lakebed.clients.cli.output import CommitId, Whole, printable, stamp
 from lakebed.clients.cli.session import PageOptions, Session, client_command
 from lakebed.clients.cli.uris import RefArgument, RepositoryArgument
-from lakebed.clients.http.errors import Refused
-from lakebed.clients.http.paging import list_items, list_some
+from lakebed.clients.http.errors import or_none
+from lakebed.clients.http.paging import list_items
 from lakebed.lake.hooks.errors import InvalidAction
 from lakebed.lake.hooks.files import FILE_BYTES_MAX, ActionFile, check_names, parse_action
 from lakebed.wire.actions import ActionRun, HookRun, RunsQuery, TrialBegun, TrialCreation
@@ -131,12 +131,13 @@ def run_actions(
 
 def _watch(session: Session, repository: str, trial: TrialBegun) -> ActionRun:
     """Print the output of hooks until the run has ended; return the run."""
-    shown = {hook.hook_run_id: 0 for hook in trial.hooks}
+    actions, shown = session.client.actions, {hook.hook_run_id: 0 for hook in trial.hooks}
     while True:
-        run = _find_run(session, repository, trial.run_id)
+        run = or_none(lambda: actions.run(repository, trial.run_id))
         for hook in [] if session.output.as_json else trial.hooks:
             place = hook.hook_run_id
-            output = _find_output(session, repository, trial.run_id, place)
+            read_output = partial(actions.output, repository, trial.run_id, place)
+            output = or_none(read_output) or ""  # not started
             # Only whole lines of a running hook.
             end = len(output) if run is not None else output.rfind("\n") + 1
             for line in output[shown[place] : end].splitlines():
@@ -145,25 +146,6 @@ def _watch(session: Session, repository: str, trial: TrialBegun) -> ActionRun:
         if run is not None:
             return run
         time.sleep(_POLL_SECONDS)
-
-
-def _find_run(session: Session, repository: str, run_id: str) -> ActionRun | None:
-    """Return a run, or None if it has not ended."""
-    try:
-        return session.client.actions.run(repository, run_id)
-    except Refused as error:
-        if error.status != HTTPStatus.NOT_FOUND:
-            raise
-        return None
-
-
-def _find_output(session: Session, repository: str, run_id: str, hook_run_id: str) -> str:
-    try:
-        return session.client.actions.output(repository, run_id, hook_run_id)
-    except Refused as error:
-        if error.status != HTTPStatus.NOT_FOUND:
-            raise
-        return ""  # not started
 
 
 @client_command(app, "settings")
@@ -208,9 +190,9 @@ def list_runs(
     """List the completed runs of hooks, newest first."""
     if branch and commit:
         raise Misuse("--branch and --commit cannot be combined")
-    query = page.of(RunsQuery(branch=branch or "", commit=commit or ""))
-    session.output.table(
-        list_some(page.amount, session.client.actions.runs, repository.repository, query),
+    query = RunsQuery(branch=branch or "", commit=commit or "")
+    session.show_list(
+        page,
         [
             ("Run", lambda item: Whole(item.run_id)),
             ("Event", lambda item: item.event_type),
@@ -219,6 +201,9 @@ def list_runs(
             ("Status", lambda item: "skipped" if item.skipped_by else item.status),
             ("Commit", lambda item: CommitId(item.commit_id)),
         ],
+        session.client.actions.runs,
+        repository.repository,
+        query,
     )
 
 
@@ -229,10 +214,18 @@ def describe_run(
     run_id: Annotated[str, typer.Argument(metavar="RUN", help="Id of the run")],
 ) -> None:
     """Show a run of hooks, with their output."""
+    run = _described(session, repository.repository, run_id)
     if session.output.as_json:
-        session.output.record(_described(session, repository.repository, run_id))
-    else:
-        _show(session, repository.repository, run_id)
+        session.output.record(run)
+        return
+    fields: dict[str, object] = to_builtins(run)
+    del fields["hooks"]
+    session.output.record(fields)
+    for hook in run.hooks:
+        state = "skipped" if hook.skipped else hook.status
+        print(printable(f"\n{hook.action}/{hook.hook_id}: {state}".lstrip()))
+        for line in hook.output.splitlines():
+            print("    " + printable(line))
 
 
 class _ShownHook(HookRun, kw_only=True):
@@ -255,15 +248,3 @@ def _described(session: Session, repository: str, run_id: str) -> _ShownRun:
         for hook in list_items(actions.hooks, repository, run_id)
     ]
     return _ShownRun(**asdict(run), hooks=hooks)
-
-
-def _show(session: Session, repository: str, run_id: str) -> None:
-    run = _described(session, repository, run_id)
-    fields: dict[str, object] = to_builtins(run)
-    del fields["hooks"]
-    session.output.record(fields)
-    for hook in run.hooks:
-        state = "skipped" if hook.skipped else hook.status
-        print(printable(f"\n{hook.action}/{hook.hook_id}: {state}".lstrip()))
-        for line in hook.output.splitlines():
-            print("    " + printable(line))

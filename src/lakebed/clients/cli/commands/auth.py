@@ -11,7 +11,6 @@ from lakebed.clients.cli.groups import new_group
 from lakebed.clients.cli.options import YesOption, read_json
 from lakebed.clients.cli.output import Column, Whole, moment
 from lakebed.clients.cli.session import PageOptions, Session, client_command
-from lakebed.clients.http.paging import list_some
 from lakebed.wire.auth import (
     ACL,
     Group,
@@ -22,7 +21,6 @@ from lakebed.wire.auth import (
     UserCreation,
     UserPoliciesQuery,
 )
-from lakebed.wire.base import PageQuery
 
 users = new_group("Manage users.")
 users_credentials = new_group("Manage the access keys of a user.")
@@ -69,9 +67,7 @@ _COLUMNS: Final[list[Column[User | Group | Policy]]] = [
 @client_command(users, "list")
 def list_users(session: Session, *, page: PageOptions) -> None:
     """List the users."""
-    session.output.table(
-        list_some(page.amount, session.client.auth.list_users, page.of(PageQuery())), _COLUMNS
-    )
+    session.show_list(page, _COLUMNS, session.client.auth.list_users)
 
 
 @client_command(users, "create")
@@ -95,17 +91,14 @@ def delete_user(session: Session, *, user: UserOption, yes: YesOption = False) -
 @client_command(users_credentials, "list")
 def list_credentials(session: Session, *, user: OwnerOption = None, page: PageOptions) -> None:
     """List the access keys of a user, without their secrets."""
-    session.output.table(
-        list_some(
-            page.amount,
-            session.client.auth.list_credentials,
-            _or_me(session, user),
-            page.of(PageQuery()),
-        ),
+    session.show_list(
+        page,
         [
             ("Access key id", lambda item: Whole(item.access_key_id)),
             ("Created", lambda item: moment(item.creation_date)),
         ],
+        session.client.auth.list_credentials,
+        _or_me(session, user),
     )
 
 
@@ -136,10 +129,7 @@ def _or_me(session: Session, user: str | None) -> str:
 @client_command(users_groups, "list")
 def list_groups_of_user(session: Session, *, user: UserOption, page: PageOptions) -> None:
     """List the groups of a user."""
-    session.output.table(
-        list_some(page.amount, session.client.auth.list_user_groups, user, page.of(PageQuery())),
-        _COLUMNS,
-    )
+    session.show_list(page, _COLUMNS, session.client.auth.list_user_groups, user)
 
 
 @client_command(users_policies, "list")
@@ -153,10 +143,8 @@ def list_policies_of_user(
     page: PageOptions,
 ) -> None:
     """List the policies of a user."""
-    query = page.of(UserPoliciesQuery(effective=effective))
-    session.output.table(
-        list_some(page.amount, session.client.auth.list_user_policies, user, query), _COLUMNS
-    )
+    query = UserPoliciesQuery(effective=effective)
+    session.show_list(page, _COLUMNS, session.client.auth.list_user_policies, user, query)
 
 
 @client_command(users_policies, "attach")
@@ -182,9 +170,7 @@ def detach_from_user(session: Session, *, user: UserOption, policy: PolicyOption
 @client_command(groups, "list")
 def list_groups(session: Session, *, page: PageOptions) -> None:
     """List the groups."""
-    session.output.table(
-        list_some(page.amount, session.client.auth.list_groups, page.of(PageQuery())), _COLUMNS
-    )
+    session.show_list(page, _COLUMNS, session.client.auth.list_groups)
 
 
 @client_command(groups, "create")
@@ -213,10 +199,7 @@ def delete_group(session: Session, *, group: GroupOption, yes: YesOption = False
 @client_command(groups_members, "list")
 def list_members(session: Session, *, group: GroupOption, page: PageOptions) -> None:
     """List the members of a group."""
-    session.output.table(
-        list_some(page.amount, session.client.auth.list_members, group, page.of(PageQuery())),
-        _COLUMNS,
-    )
+    session.show_list(page, _COLUMNS, session.client.auth.list_members, group)
 
 
 @client_command(groups_members, "add")
@@ -239,12 +222,7 @@ def remove_member(session: Session, *, group: GroupOption, user: MemberOption) -
 @client_command(groups_policies, "list")
 def list_policies_of_group(session: Session, *, group: GroupOption, page: PageOptions) -> None:
     """List the policies of a group."""
-    session.output.table(
-        list_some(
-            page.amount, session.client.auth.list_group_policies, group, page.of(PageQuery())
-        ),
-        _COLUMNS,
-    )
+    session.show_list(page, _COLUMNS, session.client.auth.list_group_policies, group)
 
 
 @client_command(groups_policies, "attach")
@@ -290,9 +268,7 @@ def set_acl(
 @client_command(policies, "list")
 def list_policies(session: Session, *, page: PageOptions) -> None:
     """List the policies."""
-    session.output.table(
-        list_some(page.amount, session.client.auth.list_policies, page.of(PageQuery())), _COLUMNS
-    )
+    session.show_list(page, _COLUMNS, session.client.auth.list_policies)
 
 
 @client_command(policies, "show")
@@ -340,12 +316,7 @@ class _Document(Struct):
 
 
 def _read_statements(document: Path) -> list[Statement]:
-    """Return the statements of a document: a list, or a policy with a list.
-
-    Raises:
-        CommandError: The document is not a policy.
-        OSError: The document is unreadable.
-    """
+    """Return the statements of a document: a list, or a policy with a list."""
     expected = 'a policy, {"statement": [...]} or a list of statements'
     kind = cast("type[list[Statement] | _Document]", list[Statement] | _Document)
     found = read_json(document, kind, expected)

@@ -10,9 +10,7 @@ import typer
 from lakebed.clients.cli.groups import new_group
 from lakebed.clients.cli.output import Whole
 from lakebed.clients.cli.session import PageOptions, Session, client_command
-from lakebed.clients.http.paging import list_some
 from lakebed.wire.auth import PrincipalQuery
-from lakebed.wire.base import PageQuery
 
 app = new_group("Manage the AWS roles that log in as a user.")
 
@@ -39,9 +37,11 @@ def detach(session: Session, *, user: UserOption, principal: PrincipalOption) ->
 @client_command(app, "list")
 def list_principals(session: Session, *, user: UserOption, page: PageOptions) -> None:
     """List the roles that log in as a user."""
-    session.output.table(
-        list_some(page.amount, session.client.principals.list, user, page.of(PageQuery())),
+    session.show_list(
+        page,
         [("Principal", lambda item: Whole(item.id)), ("User", lambda item: item.user_id)],
+        session.client.principals.list,
+        user,
     )
 
 

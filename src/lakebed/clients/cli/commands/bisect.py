@@ -12,12 +12,12 @@ from typing import Annotated, Final
 import msgspec
 import typer
 
-from lakebed.clients.cli.commands.history import commit_text
+from lakebed.clients.cli.commands.history import commit_text, one_line
 from lakebed.clients.cli.errors import CommandError
 from lakebed.clients.cli.groups import new_group
-from lakebed.clients.cli.output import moment, printable
+from lakebed.clients.cli.output import moment
 from lakebed.clients.cli.session import Session, client_command
-from lakebed.clients.cli.tables import CommitId, for_scripts
+from lakebed.clients.cli.tables import for_scripts
 from lakebed.clients.cli.uris import RefArgument, same_repository
 from lakebed.clients.http.paging import list_items
 from lakebed.wire.refs import Commit, LogCommitsQuery
@@ -77,7 +77,7 @@ def run(*, command: Annotated[list[str], typer.Argument(metavar="COMMAND...")]) 
     while len(state.commits) > 1:
         commit = _current(state)
         is_good = _is_good(command, commit)
-        typer.echo(f"{'good' if is_good else 'bad'}: {_line(commit)}")
+        typer.echo(f"{'good' if is_good else 'bad'}: {one_line(commit)}")
         state = _halve(state, is_good=is_good)
     _say(state)
 
@@ -145,23 +145,14 @@ def _halve(state: _Search, *, is_good: bool) -> _Search:
 def _say(state: _Search) -> None:
     commits = state.commits
     if len(commits) == 1:
-        typer.echo(f"The first bad commit is lakefs://{state.repository}/{_line(commits[0])}")
+        typer.echo(f"The first bad commit is lakefs://{state.repository}/{one_line(commits[0])}")
         return
     typer.echo(f"{len(commits)} commits left, about {len(commits).bit_length() - 1} steps")
-    typer.echo(f"Test lakefs://{state.repository}/{_line(_current(state))}")
-
-
-def _line(commit: Commit) -> str:
-    message = commit.message.partition("\n")[0]
-    return printable(f"{CommitId(commit.id).short} {message}".rstrip())
+    typer.echo(f"Test lakefs://{state.repository}/{one_line(_current(state))}")
 
 
 def _is_good(command: list[str], commit: Commit) -> bool:
-    """Run a program on a commit; return whether the commit is good.
-
-    Raises:
-        CommandError: The program failed to run, so the commit is neither good nor bad.
-    """
+    """Return whether a program finds a commit good; raise if the program fails to run."""
     facts = {
         "BISECT_ID": commit.id,
         "BISECT_MESSAGE": commit.message,

@@ -7,7 +7,7 @@ import typer
 
 from lakebed.clients.cli.errors import CommandError, Misuse
 from lakebed.clients.cli.groups import new_group
-from lakebed.clients.cli.options import SkipHooksOption, YesOption
+from lakebed.clients.cli.options import AllowEmptyOption, SkipHooksOption, YesOption
 from lakebed.clients.cli.output import CommitId
 from lakebed.clients.cli.session import PageOptions, Session, client_command
 from lakebed.clients.cli.uris import (
@@ -21,7 +21,7 @@ from lakebed.clients.cli.uris import (
 from lakebed.clients.http.errors import Refused
 from lakebed.clients.http.paging import list_some
 from lakebed.wire.base import ForceSkipQuery, KeysQuery, SkipQuery
-from lakebed.wire.refs import BranchCreation, BranchesQuery, ResetCreation, RevertCreation
+from lakebed.wire.refs import BranchCreation, ResetCreation, RevertCreation
 from lakebed.wire.repositories import BranchProtectionRule, RepositoriesAPI
 
 app = new_group()
@@ -69,14 +69,11 @@ def list_branches(session: Session, repository: RepositoryArgument, *, page: Pag
 
 def show_branches(session: Session, repository: RepositoryUri, page: PageOptions) -> None:
     """Print the branches of a repository."""
-    session.output.table(
-        list_some(
-            page.amount,
-            session.client.branches.list,
-            repository.repository,
-            page.of(BranchesQuery()),
-        ),
+    session.show_list(
+        page,
         [("Branch", lambda item: item.id), ("Commit", lambda item: CommitId(item.commit_id))],
+        session.client.branches.list,
+        repository.repository,
     )
 
 
@@ -132,9 +129,7 @@ def revert(
             help="For a merge commit, the parent number to revert to",
         ),
     ] = None,
-    allow_empty: Annotated[
-        bool, typer.Option("--allow-empty", help="Commit even without changes")
-    ] = False,
+    allow_empty: AllowEmptyOption = False,
     skip_hooks: SkipHooksOption = False,
     yes: YesOption = False,
 ) -> None:
@@ -156,11 +151,7 @@ def revert(
 
 
 def _revert(session: Session, branch: RefUri, body: RevertCreation, query: SkipQuery) -> str:
-    """Revert a commit; return the branch's new head.
-
-    Raises:
-        CommandError: The commit is a merge, and no parent was chosen.
-    """
+    """Revert a commit; return the branch's new head."""
     at = (branch.repository, branch.ref)
     try:
         session.client.branches.revert(*at, body, query)

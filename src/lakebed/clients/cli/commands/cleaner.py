@@ -1,7 +1,6 @@
 """``lakebed cleaner``: run the server's background cleaner manually."""
 
 import json
-import os
 import time
 from dataclasses import asdict
 from datetime import datetime, timedelta
@@ -9,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from lakebed.clients.cli.commands.kv import check_exists
+from lakebed.clients.cli.commands.kv import DatabaseOption, check_exists, settings_of
 from lakebed.clients.cli.groups import new_group
-from lakebed.clients.cli.options import ServerConfigOption, dotted_settings
+from lakebed.clients.cli.options import JsonOption, ServerConfigOption
 from lakebed.clients.cli.output import Output
 
 if TYPE_CHECKING:
@@ -27,13 +26,11 @@ app = new_group("Delete stale internal records (not objects).")
 def run(
     *,
     config: ServerConfigOption = None,
-    database: Annotated[
-        str | None, typer.Option(help="URL of the database", show_default=False)
-    ] = None,
+    database: DatabaseOption = None,
     wait: Annotated[
         bool, typer.Option("--wait", help="Repeat until no records have to wait")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON")] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Make a pass over the database, and print the counts.
 
@@ -43,9 +40,8 @@ def run(
     from lakebed.base.runtime import ThreadRuntime
     from lakebed.kv import open_store  # slow to import
     from lakebed.reclaim.cleaner import Cleaner  # slow to import
-    from lakebed.server.config_files import read  # slow to import
 
-    settings = read(config, environment=os.environ, flags=dotted_settings(database__url=database))
+    settings = settings_of(config, database)
     check_exists(settings.database.url)
     grace_seconds = settings.engine.grace_seconds
     runtime = ThreadRuntime()

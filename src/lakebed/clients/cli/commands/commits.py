@@ -8,14 +8,12 @@ import typer
 from lakebed.clients.cli.commands.history import commit_text
 from lakebed.clients.cli.errors import CommandError, Misuse
 from lakebed.clients.cli.groups import new_app, new_group
-from lakebed.clients.cli.options import MetaOption, SkipHooksOption, key_values
+from lakebed.clients.cli.options import AllowEmptyOption, MetaOption, SkipHooksOption, key_values
 from lakebed.clients.cli.session import Session, client_command
-from lakebed.clients.cli.uris import BranchArgument, RefArgument, RefUri, same_repository
-from lakebed.clients.http.http import Client
+from lakebed.clients.cli.uris import BranchArgument, RefArgument, same_repository
 from lakebed.wire.base import SkipQuery
 from lakebed.wire.refs import (
     CherryPickCreation,
-    Commit,
     CommitCreation,
     CommitQuery,
     LogCommitsQuery,
@@ -33,9 +31,7 @@ def commit(
     *,
     message: Annotated[str, typer.Option("--message", "-m", help="Commit message")],
     meta: MetaOption = None,
-    allow_empty: Annotated[
-        bool, typer.Option("--allow-empty", help="Commit even without changes")
-    ] = False,
+    allow_empty: AllowEmptyOption = False,
     allow_empty_message: Annotated[
         bool, typer.Option("--allow-empty-message", help="Commit even with an empty message")
     ] = False,
@@ -61,7 +57,11 @@ def show_commit(session: Session, ref: RefArgument) -> None:
 
     lakebed show commit lakefs://my-repo/main~1
     """
-    found = _commit_at(session.client, ref)
+    query = LogCommitsQuery(amount=1, limit_only=True)
+    page = session.client.refs.log(ref.repository, ref.ref, query)
+    if not page.results:
+        raise CommandError(f"no commit at {ref}")
+    found = page.results[0]
     if session.output.as_json or not sys.stdout.isatty():
         session.output.record(found)
     else:
@@ -94,16 +94,3 @@ def cherry_pick(
     query = SkipQuery(skip_hooks=skip_hooks)
     made = session.client.branches.cherry_pick(repository, branch.ref, body, query)
     session.output.done(f"Committed {made.id} to {branch}", made)
-
-
-def _commit_at(client: Client, uri: RefUri) -> Commit:
-    """Return the commit at a ref.
-
-    Raises:
-        CommandError: The ref has no commit, as on a branch of a bare repository.
-    """
-    query = LogCommitsQuery(amount=1, limit_only=True)
-    page = client.refs.log(uri.repository, uri.ref, query)
-    if not page.results:
-        raise CommandError(f"no commit at {uri}")
-    return page.results[0]

@@ -3,7 +3,6 @@
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, contextmanager
-from datetime import UTC, datetime
 from http import HTTPStatus
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
@@ -14,7 +13,7 @@ from lakebed.clients.cli.commands import gc_explain, gc_rules
 from lakebed.clients.cli.errors import Incomplete, Misuse
 from lakebed.clients.cli.groups import new_group
 from lakebed.clients.cli.options import LocalRootOption, YesOption
-from lakebed.clients.cli.output import Column, Size, Whole, printable, stamp, warn
+from lakebed.clients.cli.output import Column, Size, Whole, moment, printable, stamp, warn
 from lakebed.clients.cli.session import Session, client_command
 from lakebed.clients.cli.uris import RepositoryArgument, RepositoryUri
 from lakebed.clients.http.errors import Refused
@@ -290,7 +289,9 @@ def _shown(summary: _Figures) -> _Figures:
     """Format a summary: readable times, no names of files."""
     hidden = {"counts", "swept", "commits"}
     shown = {
-        name.removesuffix("_us"): _moment(value) if name.endswith("_us") else value
+        name.removesuffix("_us"): str(moment(value and value // 1_000_000))
+        if name.endswith("_us")
+        else value
         for name, value in summary.items()
         if name not in hidden
     }
@@ -338,10 +339,3 @@ def _of_commits(figures: _Figures) -> str:
         f" {figures['waiting']} marked before, {figures['rescued']} in use again,"
         f" {figures['expired']} expired" + (f" ({branches})" if branches else "")
     )
-
-
-def _moment(microseconds: object) -> str:
-    if not isinstance(microseconds, int):
-        return ""
-    moment = datetime.fromtimestamp(microseconds / 1e6, UTC).astimezone()
-    return moment.isoformat(" ", "seconds")

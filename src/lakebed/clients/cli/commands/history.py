@@ -17,6 +17,10 @@ from lakebed.clients.http.paging import list_items, list_some
 from lakebed.wire.objects import ListQuery
 from lakebed.wire.refs import Commit, LogCommitsQuery
 
+FirstParentOption = Annotated[
+    bool, typer.Option("--first-parent", help="Follow only the first parents of merges")
+]
+
 log_app = new_app()
 annotate_app = new_app()
 
@@ -43,9 +47,7 @@ def log(
         str | None,
         typer.Option(metavar="TIME", help="Only later commits: 2026-01-31 or 2026-01-31T12:00:00Z"),
     ] = None,
-    first_parent: Annotated[
-        bool, typer.Option("--first-parent", help="Follow only the first parents of merges")
-    ] = False,
+    first_parent: FirstParentOption = False,
     no_merges: Annotated[bool, typer.Option("--no-merges", help="Omit merges")] = False,
     objects: Annotated[
         list[str] | None, typer.Option(metavar="PATH", help="Only commits that changed this path")
@@ -82,9 +84,9 @@ def log(
         commits = _without_merges(commits, amount)
     if session.output.as_json or not (graph or dot):
         columns = [_COLUMNS[0], _COLUMNS[-1]] if oneline else _COLUMNS
-        session.output.lines(commits, _one_line if oneline else commit_text, columns)
+        session.output.lines(commits, one_line if oneline else commit_text, columns)
         return
-    for line in dot_lines(commits) if dot else graph_lines(commits, _one_line):
+    for line in dot_lines(commits) if dot else graph_lines(commits, one_line):
         print(line)
 
 
@@ -98,11 +100,7 @@ def _without_merges(commits: Iterable[Commit], amount: int | None) -> Iterator[C
 
 
 def _parse_time(text: str | None) -> datetime | None:
-    """Parse a time, in local time unless it has a zone.
-
-    Raises:
-        Misuse: The text is not a time.
-    """
+    """Parse a time, in local time unless it has a zone."""
     if text is None:
         return None
     try:
@@ -115,7 +113,8 @@ def _first_line(message: str) -> str:
     return printable(message.partition("\n")[0])
 
 
-def _one_line(commit: Commit) -> str:
+def one_line(commit: Commit) -> str:
+    """Format a commit in one line."""
     return f"{printable(CommitId(commit.id).short)} {_first_line(commit.message)}".rstrip()
 
 
@@ -144,9 +143,7 @@ def annotate(
     recursive: Annotated[
         bool, typer.Option("--recursive", "-r", help="Include objects in folders")
     ] = False,
-    first_parent: Annotated[
-        bool, typer.Option("--first-parent", help="Follow only the first parents of merges")
-    ] = False,
+    first_parent: FirstParentOption = False,
 ) -> None:
     """List objects and folders with the last commit that changed each.
 

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -228,7 +229,8 @@ def _tools(session: Session, title: str, parallelism: int) -> Iterator[Tools]:
     with progress(session, title, hidden=not title) as bar:
         transfers = _Transfers(parallelism, bar)
         with transfers.reporting_interrupt():
-            yield Tools(session.client, transfers, transfers.step, _cache_of)
+            caches = partial(cache_file, environ=os.environ)
+            yield Tools(session.client, transfers, transfers.step, caches)
 
 
 class _Transfers:
@@ -271,10 +273,6 @@ class _Transfers:
             if self._count:
                 warn(f"Interrupted; {self._count} file(s) were transferred. Run again to resume.")
             raise
-
-
-def _cache_of(root: Path) -> Path | None:
-    return cache_file(root, environ=os.environ)
 
 
 def _source(path: PathUri) -> RemotePath:

@@ -10,7 +10,7 @@ import typer
 
 from lakebed.clients.cli.errors import CommandError, Misuse
 from lakebed.clients.cli.groups import new_app
-from lakebed.clients.cli.options import MetaOption, SkipHooksOption, key_values
+from lakebed.clients.cli.options import AllowEmptyOption, MetaOption, SkipHooksOption, key_values
 from lakebed.clients.cli.output import Column, Size, coloured, printable, warn
 from lakebed.clients.cli.session import Session, client_command
 from lakebed.clients.cli.uris import BranchArgument, RefArgument, RefUri, parse_ref, same_repository
@@ -112,9 +112,7 @@ def merge(
     squash: Annotated[
         bool, typer.Option("--squash", help="Create a commit without the source as a parent")
     ] = False,
-    allow_empty: Annotated[
-        bool, typer.Option("--allow-empty", help="Commit even without changes")
-    ] = False,
+    allow_empty: AllowEmptyOption = False,
     force: Annotated[
         bool, typer.Option("--force", help="Merge even if the repository is read-only")
     ] = False,
@@ -155,11 +153,7 @@ def _mention_uncommitted(session: Session, source: RefUri) -> None:
 
 
 def _explain_conflict(session: Session, source: RefUri, destination: RefUri) -> None:
-    """List the conflicting objects, if any.
-
-    Raises:
-        CommandError: Both sides changed objects.
-    """
+    """Raise an error that lists the conflicting objects, if any."""
     changes = _compare(session.client, source.repository, destination.ref, source.ref)
     conflicts = (change for change in changes if change.type == "conflict")
     found = list(islice(conflicts, _CONFLICTS_SHOWN_MAX))

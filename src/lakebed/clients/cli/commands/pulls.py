@@ -9,7 +9,6 @@ from lakebed.clients.cli.output import Whole, printable, warn
 from lakebed.clients.cli.session import PageOptions, Session, client_command
 from lakebed.clients.cli.uris import BranchArgument, RepositoryArgument, same_repository
 from lakebed.clients.http.errors import Refused
-from lakebed.clients.http.paging import list_some
 from lakebed.wire.pulls import PullMergeQuery, PullRequestBasic, PullRequestCreation, PullsQuery
 
 app = new_group()
@@ -55,13 +54,8 @@ def list_pulls(
     page: PageOptions,
 ) -> None:
     """List the pull requests of a repository, newest first."""
-    session.output.table(
-        list_some(
-            page.amount,
-            session.client.pulls.list,
-            repository.repository,
-            page.of(PullsQuery(status=status)),
-        ),
+    session.show_list(
+        page,
         [
             ("Id", lambda item: Whole(item.id)),
             ("Status", lambda item: item.status),
@@ -70,6 +64,9 @@ def list_pulls(
             ("Author", lambda item: item.author),
             ("Title", lambda item: item.title),
         ],
+        session.client.pulls.list,
+        repository.repository,
+        PullsQuery(status=status),
     )
 
 
@@ -98,7 +95,8 @@ def merge(
             repository.repository, pull_request, PullMergeQuery(delete_source=delete_source)
         )
     except Refused as error:
-        _name_conflicts(error)
+        for path in error.body.conflicts:
+            warn(f"conflict: {printable(path)}")
         raise
     if delete_source and not merged.source_deleted:
         warn(f"The source branch was kept: {merged.source_kept_because}")
@@ -111,9 +109,3 @@ def close(session: Session, repository: RepositoryArgument, pull_request: IdArgu
     body = PullRequestBasic(status="closed")
     session.client.pulls.update(repository.repository, pull_request, body)
     session.output.done(f"Closed pull request {pull_request}")
-
-
-def _name_conflicts(error: Refused) -> None:
-    """Print the conflicting objects of a refused merge, if any."""
-    for path in error.body.conflicts:
-        warn(f"conflict: {printable(path)}")

@@ -12,8 +12,7 @@ from lakebed.clients.cli.output import CommitId
 from lakebed.clients.cli.session import PageOptions, Session, client_command
 from lakebed.clients.cli.uris import RefArgument, RepositoryArgument, TagArgument, same_repository
 from lakebed.clients.http.errors import Refused
-from lakebed.clients.http.paging import list_some
-from lakebed.wire.base import ForceSkipQuery, PageQuery, SkipQuery
+from lakebed.wire.base import ForceSkipQuery, SkipQuery
 from lakebed.wire.refs import TagCreation
 from lakebed.wire.repositories import RefsDump
 
@@ -52,11 +51,11 @@ def create_tag(
 @client_command(tag_app, "list")
 def list_tags(session: Session, repository: RepositoryArgument, *, page: PageOptions) -> None:
     """List the tags of a repository."""
-    session.output.table(
-        list_some(
-            page.amount, session.client.tags.list, repository.repository, page.of(PageQuery())
-        ),
+    session.show_list(
+        page,
         [("Tag", lambda item: item.id), ("Commit", lambda item: CommitId(item.commit_id))],
+        session.client.tags.list,
+        repository.repository,
     )
 
 

@@ -11,11 +11,9 @@ from lakebed.clients.cli.output import Whole, moment, stamp, warn
 from lakebed.clients.cli.session import PageOptions, Session, client_command
 from lakebed.clients.cli.uris import RepositoryArgument, RepositoryUri
 from lakebed.clients.http.errors import ClientError
-from lakebed.clients.http.paging import list_some
 from lakebed.wire.base import ForceQuery
 from lakebed.wire.repositories import (
     CreationQuery,
-    RepositoriesQuery,
     RepositoryCreation,
     RepositoryMetadataKeys,
     RepositoryMetadataSet,
@@ -88,14 +86,15 @@ def _create(
 @client_command(app, "list")
 def list_repositories(session: Session, *, page: PageOptions) -> None:
     """List the repositories."""
-    session.output.table(
-        list_some(page.amount, session.client.repositories.list, page.of(RepositoriesQuery())),
+    session.show_list(
+        page,
         [
             ("Repository", lambda item: item.id),
             ("Created", lambda item: moment(item.creation_date)),
             ("Default branch", lambda item: item.default_branch),
             ("Storage namespace", lambda item: item.storage_namespace),
         ],
+        session.client.repositories.list,
     )
 
 

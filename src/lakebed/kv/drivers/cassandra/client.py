@@ -1,11 +1,11 @@
 """Connections to the nodes of a cluster, and the interpretation of their errors."""
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from threading import Timer
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 from urllib.parse import unquote
 
 from cassandra import (
@@ -24,11 +24,7 @@ from cassandra.cluster import (
     ResultSet,
 )
 from cassandra.connection import ConnectionException
-from cassandra.policies import (
-    DCAwareRoundRobinPolicy,
-    FallthroughRetryPolicy,
-    TokenAwarePolicy,
-)
+from cassandra.policies import DCAwareRoundRobinPolicy, FallthroughRetryPolicy, TokenAwarePolicy
 from cassandra.pool import Host
 from cassandra.protocol import ErrorMessage
 from cassandra.query import PreparedStatement, tuple_factory
@@ -42,16 +38,11 @@ from lakebed.kv.drivers.cassandra.statements import (
     REPLACE,
     TABLE,
 )
-from lakebed.kv.errors import (
-    InvalidArgument,
-    OutcomeUnknown,
-    StoreUnavailable,
-    StoreUnreachable,
-)
+from lakebed.kv.drivers.failures import Failures
+from lakebed.kv.errors import InvalidArgument, StoreUnreachable
 from lakebed.kv.store import PARTITIONS_PAGE
 from lakebed.kv.urls import is_on, split_url, tls_context
 
-ResultT = TypeVar("ResultT")
 Row = tuple[Any, ...]
 
 CONNECT_SECONDS: Final = 2.0
@@ -100,11 +91,7 @@ def parse_url(url: str) -> CassandraAddress:
 
 
 class CassandraClient:
-    """Connections to the nodes of a cluster, with prepared statements.
-
-    Raises:
-        StoreUnreachable: No node can be reached.
-    """
+    """Connections to the nodes of a cluster, with prepared statements."""
 
     def __init__(self, address: CassandraAddress, reply_seconds: float) -> None:
         self._table = address.table
@@ -131,13 +118,9 @@ class CassandraClient:
             raise
 
     def prepare_statements(self) -> None:
-        """Prepare the statements.
-
-        Raises:
-            StoreUnavailable: The cluster does not answer.
-        """
+        """Prepare the statements."""
         for text in (READ, CREATE, REPLACE, ERASE, PAGE, PARTITIONS):
-            self._prepared[text] = read(
+            self._prepared[text] = FAILURES.read(
                 partial(self._session.prepare, text.format(table=self._table))
             )
         self._prepared[PARTITIONS].fetch_size = PARTITIONS_PAGE
@@ -148,12 +131,8 @@ class CassandraClient:
         return self._session.execute(self._prepared[statement], parameters, **options)
 
     def query(self, statement: str, *parameters: object, node: Host | None = None) -> list[Row]:
-        """Return the rows of a one-time query.
-
-        Raises:
-            StoreUnavailable: The cluster does not answer.
-        """
-        rows: list[Row] = read(
+        """Return the rows of a one-time query."""
+        rows: list[Row] = FAILURES.read(
             lambda: self._session.execute(
                 statement, parameters or None, timeout=OPEN_SECONDS, host=node
             ).all()
@@ -187,34 +166,18 @@ def _profile(reply_seconds: float) -> ExecutionProfile:
     )
 
 
-def read(call: Callable[[], ResultT]) -> ResultT:
-    """Run a call that changes nothing.
-
-    Raises:
-        StoreUnavailable: The cluster did not answer.
-    """
-    try:
-        return call()
-    except NoHostAvailable as error:
-        raise StoreUnreachable(f"cannot reach cassandra: {explain(error)}") from error
-    except ERRORS as error:
-        raise StoreUnavailable(f"cassandra did not answer: {error}") from error
-
-
-def failure_of_a_write(error: Exception) -> OutcomeUnknown:
-    """Return the exception for a failed write: refused, never sent, or of unknown outcome.
-
-    "Unavailable" does not mean refused: nodes may have failed after one of them applied the write.
-    """
-    if isinstance(error, NoHostAvailable):
-        return StoreUnreachable(f"cannot reach cassandra: {explain(error)}")
-    if isinstance(error, RequestValidationException):
-        return StoreUnavailable(f"cassandra refused the write: {error}")
-    return OutcomeUnknown(f"the outcome of a write to cassandra is unknown: {error}")
-
-
 def explain(error: Exception) -> str:
     """Return the reason of an error; of rejected credentials, without a list of all nodes."""
     reasons = getattr(error, "errors", None) or {}
     refused = [each for each in dict(reasons).values() if isinstance(each, AuthenticationFailed)]
     return str(refused[0] if refused else error)
+
+
+FAILURES: Final = Failures(
+    "cassandra",
+    ERRORS,
+    # "Unavailable" does not mean refused: nodes may fail after one of them applied the write.
+    was_refused=lambda error: isinstance(error, RequestValidationException),
+    was_not_sent=lambda error: isinstance(error, NoHostAvailable),
+    explain=explain,
+)

@@ -10,13 +10,7 @@ from cassandra.cluster import NoHostAvailable, ResultSet
 from cassandra.connection import ConnectionException
 
 from lakebed.base.runtime import Runtime
-from lakebed.kv.drivers.cassandra.client import (
-    ERRORS,
-    CassandraClient,
-    failure_of_a_write,
-    parse_url,
-    read,
-)
+from lakebed.kv.drivers.cassandra.client import ERRORS, FAILURES, CassandraClient, parse_url
 from lakebed.kv.drivers.cassandra.opening import prepare
 from lakebed.kv.drivers.cassandra.statements import (
     CREATE,
@@ -66,7 +60,7 @@ class CassandraCells(CellDatabase):
             self._client.prepare_statements()
 
     def read(self, partition: bytes, key: bytes) -> Cell | None:
-        rows = read(lambda: self._execute(READ, row_of(partition, key)).all())
+        rows = FAILURES.read(lambda: self._execute(READ, row_of(partition, key)).all())
         return unpack_body(*rows[0]) if rows else None
 
     def swap(self, partition: bytes, key: bytes, stamp: bytes | None, new: Cell) -> Cell | None:
@@ -80,7 +74,7 @@ class CassandraCells(CellDatabase):
             if reply.one()[0]:
                 return new
         except ERRORS as error:
-            raise failure_of_a_write(error) from error
+            raise FAILURES.of_write(error) from error
         return self.read(partition, key)
 
     def erase(self, partition: bytes, key: bytes, stamp: bytes) -> None:
@@ -89,19 +83,19 @@ class CassandraCells(CellDatabase):
             with self._locks[hash(row[:2]) % LOCKS]:
                 self._execute(ERASE, (*row, stamp))
         except ERRORS as error:
-            raise failure_of_a_write(error) from error
+            raise FAILURES.of_write(error) from error
 
     def page(
         self, partition: bytes, start: bytes, limit: int
     ) -> tuple[list[tuple[bytes, Cell]], bytes | None]:
-        rows = read(lambda: self._execute(PAGE, (partition, start, limit)).all())
+        rows = FAILURES.read(lambda: self._execute(PAGE, (partition, start, limit)).all())
         cells = [(key, unpack_body(stamp, body)) for key, stamp, body in rows]
         return cells, cells[-1][0] + b"\x00" if len(cells) == limit else None
 
     def partition_page(self, cursor: bytes) -> tuple[list[bytes], bytes | None]:
         # The cursor is the server's paging state: partitions are in hash order. A partition with
         # several lanes is returned several times.
-        reply = read(lambda: self._execute(PARTITIONS, (), paging_state=cursor or None))
+        reply = FAILURES.read(lambda: self._execute(PARTITIONS, (), paging_state=cursor or None))
         return [partition for partition, _ in reply.current_rows], reply.paging_state
 
     def close(self) -> None:
@@ -130,11 +124,7 @@ class CassandraCells(CellDatabase):
             raise
 
     def _renew(self, client: CassandraClient) -> CassandraClient:
-        """Replace `client` by new connections, unless another thread already did; return them.
-
-        Raises:
-            StoreUnreachable: No node can be reached.
-        """
+        """Replace `client` by new connections, unless another thread already did; return them."""
         tries = self._tries
         with self._renewing:
             if self._client is client:

@@ -152,11 +152,7 @@ class EtcdGateway:
             self._idle.append(client)
 
     def read(self, path: str, body: Mapping[str, object]) -> Json:
-        """Send a request that changes nothing.
-
-        Raises:
-            StoreUnavailable: No reply.
-        """
+        """Send a request that changes nothing; without a reply, raise `StoreUnavailable`."""
         try:
             return self.write(path, body)
         except StoreUnavailable:

@@ -9,23 +9,13 @@ from typing import Any, Final, TypeVar
 from thriftpy2.thrift import TClient
 
 from lakebed.base.runtime import Runtime
+from lakebed.kv.drivers.failures import Failures
 from lakebed.kv.drivers.hbase.link import ERRORS, SERVICE, HBaseLink, explain, parse_url
-from lakebed.kv.errors import (
-    ForeignStore,
-    OutcomeUnknown,
-    StoreUnavailable,
-    UnsafeStore,
-)
+from lakebed.kv.errors import ForeignStore, StoreUnavailable, UnsafeStore
 from lakebed.kv.fenced import Cell, CellDatabase, FencedStore
 from lakebed.kv.lifetime import closing_on_error
 from lakebed.kv.pool import Pool
-from lakebed.kv.rows import (
-    list_partitions,
-    pack_body,
-    row_name,
-    split_name,
-    unpack_body,
-)
+from lakebed.kv.rows import list_partitions, pack_body, row_name, split_name, unpack_body
 from lakebed.kv.store import Limits, Store, after_prefix
 
 ResultT = TypeVar("ResultT")
@@ -98,7 +88,7 @@ class HBaseCells(CellDatabase):
                 lambda call: call.checkAndPut(self._table, name, FAMILY, STAMP, stamp, put),
             )
         except ERRORS as error:
-            raise _failure_of_a_write(error) from error
+            raise _FAILURES.of_write(error) from error
         return new if swapped else self.read(partition, key)
 
     def erase(self, partition: bytes, key: bytes, stamp: bytes) -> None:
@@ -110,7 +100,7 @@ class HBaseCells(CellDatabase):
                 lambda call: call.checkAndDelete(self._table, name, FAMILY, STAMP, stamp, delete),
             )
         except ERRORS as error:
-            raise _failure_of_a_write(error) from error
+            raise _FAILURES.of_write(error) from error
 
     def page(
         self, partition: bytes, start: bytes, limit: int
@@ -157,21 +147,18 @@ def _call(pool: Pool[HBaseLink], request: Callable[[TClient], ResultT]) -> Resul
 
 
 def _read(pool: Pool[HBaseLink], request: Callable[[TClient], ResultT]) -> ResultT:
-    try:
-        return _call(pool, request)
-    except ERRORS as error:
-        raise StoreUnavailable(f"hbase did not answer: {explain(error)}") from error
+    return _FAILURES.read(lambda: _call(pool, request))
 
 
-def _failure_of_a_write(error: Exception) -> OutcomeUnknown:
-    """Return the exception for a failed write: refused, never sent, or of unknown outcome.
-
-    An error reported by HBase does not mean refused: the Thrift server may have made several
-    attempts, and an earlier one may have been applied.
-    """
-    if _READ_ONLY in str(getattr(error, "message", "")):
-        return StoreUnavailable(f"hbase refused the write: {explain(error)}")
-    return OutcomeUnknown(f"the outcome of a write to hbase is unknown: {explain(error)}")
+_FAILURES: Final = Failures(
+    "hbase",
+    ERRORS,
+    # An error reported by HBase does not mean refused: the Thrift server may have made several
+    # attempts, and an earlier one may have been applied.
+    was_refused=lambda error: _READ_ONLY in str(getattr(error, "message", "")),
+    was_not_sent=lambda _: False,  # the pool connects
+    explain=explain,
+)
 
 
 def _prepare_table(pool: Pool[HBaseLink], name: str) -> None:

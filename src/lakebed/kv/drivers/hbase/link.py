@@ -64,11 +64,7 @@ def parse_url(url: str) -> HBaseAddress:
 
 
 class HBaseLink:
-    """A connection, for a single call at a time.
-
-    Raises:
-        OSError: The server cannot be reached.
-    """
+    """A connection, for a single call at a time."""
 
     def __init__(self, address: HBaseAddress, *, reply_seconds: float) -> None:
         self._socket = socket.create_connection(

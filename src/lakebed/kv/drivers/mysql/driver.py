@@ -273,11 +273,6 @@ class MySQLStore(Store):
             self._runtime.sleep(RECONNECT_SECONDS)
 
 
-def _prepare(link: MySQLLink, *, trusted: bool) -> None:
-    _check_settings(link, trusted=trusted)
-    _prepare_table(link)
-
-
 def _check_settings(link: MySQLLink, *, trusted: bool) -> None:
     """Reject a server that may lose acknowledged writes, or cannot take large values."""
     found: dict[str, str] = dict(link.ask(statements.SETTINGS, (*_DURABLE, *_OTHERS)))
@@ -305,22 +300,19 @@ def _check_settings(link: MySQLLink, *, trusted: bool) -> None:
         )
 
 
-def _prepare_table(link: MySQLLink) -> None:
-    """Create the table if missing, else check its columns."""
+def _prepare(link: MySQLLink, *, trusted: bool) -> None:
+    """Check the server; create the table if missing, else check its columns."""
+    _check_settings(link, trusted=trusted)
     columns = link.ask(statements.DESCRIBE, statements.TABLE)
     if not columns:
         link.ask(statements.CREATE)
         _LOGGER.info("initialized the table %s", statements.TABLE)
         columns = link.ask(statements.DESCRIBE, statements.TABLE)
     ((engine,),) = link.ask(statements.ENGINE, statements.TABLE)
-    names = [_text(column) for (column,) in columns]
+    # MySQL 8 may return bytes.
+    names = [each.decode() if isinstance(each, bytes) else each for (each,) in columns]
     if tuple(names) != statements.COLUMNS or engine != "InnoDB":
         raise ForeignStore(
             f"the table {statements.TABLE} is not a Lakebed store: its engine is {engine}, its"
             f" columns are {', '.join(names)}"
         )
-
-
-def _text(column: str | bytes) -> str:
-    """Return a column name, which MySQL 8 may return as bytes."""
-    return column.decode() if isinstance(column, bytes) else column

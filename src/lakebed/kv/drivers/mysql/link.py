@@ -121,12 +121,7 @@ class MySQLLink:
     """A connection with a named lock, which the server releases when the connection has ended."""
 
     def __init__(self, address: MySQLAddress, runtime: Runtime, *, reply_seconds: float) -> None:
-        """Connect to the primary server.
-
-        Raises:
-            pymysql.Error: The server cannot be reached, or refuses the connection.
-            StoreUnavailable: The server cannot be used.
-        """
+        """Connect to the primary server."""
         self._runtime = runtime
         self._connection = _Connection(
             **address.settings,
@@ -159,21 +154,13 @@ class MySQLLink:
             raise StoreUnavailable("the server did not grant a named lock")
 
     def ask(self, statement: str, *parameters: object) -> Rows:
-        """Run a statement and return the rows.
-
-        Raises:
-            pymysql.Error: For its meaning see `is_refusal`.
-        """
+        """Run a statement and return the rows."""
         self._cursor.execute(statement, parameters)
         rows: Rows = self._cursor.fetchall()
         return rows
 
     def change(self, statement: str, parameters: Sequence[object]) -> int:
-        """Run a statement and return the number of matched rows.
-
-        Raises:
-            pymysql.Error: For its meaning see `is_refusal`.
-        """
+        """Run a statement and return the number of matched rows."""
         matched: int = self._cursor.execute(statement, parameters)
         return matched
 

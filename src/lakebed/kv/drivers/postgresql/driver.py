@@ -217,11 +217,7 @@ class PostgreSQLStore(Store):
         self._write(statements.SET_MANY, *map(wire.array, zip(*rows, strict=True)))
 
     def _put(self, put: Put, reads: Sequence[Place] = ()) -> PostgresWrite:
-        """Write a value, then read some keys; return the write with the items read.
-
-        Raises:
-            PredicateFailed: The predicate does not hold.
-        """
+        """Write a value, then read some keys; return the write with the items read."""
         partition, key, value, predicate, version = put
         self._check(partition, key, value)
         check_predicate(predicate)

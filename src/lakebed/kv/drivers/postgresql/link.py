@@ -129,11 +129,7 @@ class PostgresLink:
 
     @classmethod
     def connect(cls, conninfo: str, timeouts: PostgresTimeouts, runtime: Runtime) -> Self:
-        """Connect to the primary server.
-
-        Raises:
-            psycopg.Error: The server cannot be reached, or refuses the connection.
-        """
+        """Connect to the primary server."""
         connection = _BoundedConnection.connect(
             conninfo,
             autocommit=True,
@@ -151,11 +147,7 @@ class PostgresLink:
     def execute(
         self, statement: LiteralString, parameters: Sequence[object]
     ) -> psycopg.Cursor[Row]:
-        """Run a statement and wait for the complete reply.
-
-        Raises:
-            psycopg.Error: For its meaning see `rolled_back`.
-        """
+        """Run a statement and wait for the complete reply."""
         about_to_wait()
         cursor = self._cursor.execute(statement, parameters, prepare=True, binary=True)
         if self._connection.pgconn.transaction_status != TransactionStatus.IDLE:
@@ -271,9 +263,6 @@ class PostgresLink:
         """Return the reply to the next pipelined statement, once its transaction has ended.
 
         The reply may be an error after a success: a commit can fail.
-
-        Raises:
-            psycopg.Error: The connection ended before.
         """
         reply: PGresult | None = None
         was_end = False
@@ -307,11 +296,7 @@ class PostgresLink:
         return connection.get_result()
 
     def _wait(self, events: select.poll, give_up_at: float) -> None:
-        """Wait until the socket is readable or writable.
-
-        Raises:
-            psycopg.OperationalError: The time limit has passed.
-        """
+        """Wait until the socket is readable or writable, or raise after the time limit."""
         about_to_wait()
         left = give_up_at - self._runtime.monotonic()
         if left <= 0 or not events.poll(left * 1000):

@@ -48,12 +48,7 @@ class Readers:
         self._process = os.getpid()
 
     def fetch(self, query: str, parameters: Row, make: Callable[[Row], ResultT]) -> list[ResultT]:
-        """Return the rows of a query, each converted by `make`.
-
-        Raises:
-            StoreUnavailable: SQLite could not answer.
-            StoreClosed: The pool was closed.
-        """
+        """Return the rows of a query, each converted by `make`."""
         connection = self._take()
         try:
             # Convert row by row: a second list of objects would double the work of the garbage
@@ -175,11 +170,6 @@ class SqliteStore(Store):
     shared_between_processes = True
 
     def __init__(self, file: DatabaseFile, runtime: Runtime) -> None:
-        """Open the connections.
-
-        Raises:
-            StoreUnavailable: The file cannot be opened.
-        """
         self._runtime = runtime
         self._readers = Readers(file)
         try:

@@ -46,11 +46,7 @@ _SETTINGS: Final = ("PRAGMA synchronous = FULL", "PRAGMA fullfsync = ON")
 
 
 def path_of(url: str) -> Path:
-    """Return the absolute path of the file of a URL; see `lakebed.kv.open_store`.
-
-    Raises:
-        InvalidArgument: The URL does not name a file.
-    """
+    """Return the absolute path of the file of a URL; see `lakebed.kv.open_store`."""
     name = url.removeprefix(_PREFIX)
     if not url.startswith(_PREFIX) or not name or name.endswith("/"):
         raise InvalidArgument(
@@ -69,13 +65,6 @@ class DatabaseFile:
     """A Lakebed database file, created if missing."""
 
     def __init__(self, path: Path) -> None:
-        """Open or create the file.
-
-        Raises:
-            InvalidArgument: The file is on a network file system.
-            ForeignStore: The file exists and is not a Lakebed database.
-            StoreUnavailable: The file cannot be created or opened.
-        """
         check_file_system(path, "SQLite")
         self.path = path
         self.log_path = path.with_name(f"{path.name}-wal")
@@ -90,9 +79,6 @@ class DatabaseFile:
         """Open a connection in autocommit mode, usable by any thread, one at a time.
 
         Waits up to `PATIENCE_SECONDS` for locks, which even a setting may need.
-
-        Raises:
-            sqlite3.Error: SQLite cannot open the file.
         """
         mode = "rwc" if create else "rw"
         connection = sqlite3.connect(

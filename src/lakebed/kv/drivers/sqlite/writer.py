@@ -100,11 +100,6 @@ class SQLiteWriter:
     """The writing connection of a file, with its queue."""
 
     def __init__(self, file: DatabaseFile) -> None:
-        """Connect.
-
-        Raises:
-            sqlite3.Error: The file cannot be opened.
-        """
         self.commits = 0
         """Number of committed transactions."""
         self.writes = 0

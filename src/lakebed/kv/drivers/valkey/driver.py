@@ -243,7 +243,8 @@ class ValkeyStore(Store):
         try:
             return bool(run_script(link, script, _names(partition), arguments))
         except valkey.ResponseError as error:
-            raise _refusal(error) from error
+            kind = StoreFull if "OOM" in str(error) else StoreUnavailable
+            raise kind(f"the server refused the write: {error}") from error
         except valkey.ValkeyError as error:
             _LOGGER.warning("lost the reply to a write: %s", str(error))
             self._wait_until(settled_at)
@@ -267,8 +268,3 @@ def _names(partition: bytes) -> list[bytes]:
 
 def _item(key: bytes, stored: bytes) -> Item:
     return Item(key, stored[VERSION_BYTES:], Version(stored[:VERSION_BYTES]))
-
-
-def _refusal(error: valkey.ResponseError) -> StoreUnavailable:
-    kind = StoreFull if "OOM" in str(error) else StoreUnavailable
-    return kind(f"the server refused the write: {error}")

@@ -113,13 +113,7 @@ class ValkeyPool:
         self._process = os.getpid()
 
     def take(self) -> Connection:
-        """Take a connection; `give_back` must follow.
-
-        Raises:
-            StoreClosed: The pool was closed, or belongs to another process.
-            StoreUnreachable: The server cannot be reached.
-            StoreUnavailable: The server rejected the credentials.
-        """
+        """Take a connection; `give_back` must follow."""
         if self._closed or os.getpid() != self._process:
             raise StoreClosed
         try:
@@ -144,11 +138,7 @@ class ValkeyPool:
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:
-        """Yield a connection for a call that changes nothing.
-
-        Raises:
-            StoreUnavailable: The server did not answer.
-        """
+        """Yield a connection for a call that changes nothing."""
         connection = self.take()
         answered = False
         try:
@@ -162,11 +152,7 @@ class ValkeyPool:
             self.give_back(connection)
 
     def deadline(self, connection: Connection) -> int:
-        """Return the deadline of a write sent now, in microseconds of the server's clock.
-
-        Raises:
-            StoreUnavailable: The server does not report its clock.
-        """
+        """Return the deadline of a write sent now, in microseconds of the server's clock."""
         now = self._runtime.monotonic()
         clock = self._clocks[connection]
         if now - clock.read_by > CLOCK_SECONDS:

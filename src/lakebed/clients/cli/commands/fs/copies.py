@@ -3,7 +3,6 @@
 The server copies; if possible, only the reference: see docs/command-line.md.
 """
 
-from collections.abc import Iterator
 from typing import Annotated, Final
 
 import typer
@@ -126,8 +125,9 @@ def _move_folder(session: Session, source: PathUri, target: PathUri, parallelism
     report = TransferReport("moved")
     copied = _copy_folder(session, source, target, report, parallelism)
     failed = 0
-    for paths in _batches(copied):
-        delete_many, body = session.client.objects.delete_many, PathList(paths=paths)
+    for start in range(0, len(copied), _REMOVED_AT_ONCE):
+        body = PathList(paths=copied[start : start + _REMOVED_AT_ONCE])
+        delete_many = session.client.objects.delete_many
         for error in delete_many(source.repository, source.ref, body).errors:
             warn(f"copied, but not removed: {error.path}: {error.message}")
             failed += 1
@@ -172,11 +172,7 @@ def _copy(session: Session, path: str, source: PathUri, target: PathUri) -> Obje
 
 
 def _check(source: PathUri, target: PathUri) -> None:
-    """Check that source and target are different paths of one repository.
-
-    Raises:
-        Misuse: They are not.
-    """
+    """Check that source and target are different paths of one repository."""
     if source.repository != target.repository:
         raise Misuse(
             f"{source} and {target} are in different repositories: download and upload instead"
@@ -186,11 +182,7 @@ def _check(source: PathUri, target: PathUri) -> None:
 
 
 def _named(source: PathUri, target: PathUri) -> PathUri:
-    """Return the target of an object; in a folder, it keeps its name.
-
-    Raises:
-        Misuse: The source is a folder, or the same as the target.
-    """
+    """Return the target of an object; in a folder, it keeps its name."""
     parse_object(str(source))
     if not source.name:
         raise Misuse(f"{source} is a folder: pass -r to include all objects below it")
@@ -198,8 +190,3 @@ def _named(source: PathUri, target: PathUri) -> PathUri:
         target = PathUri(target.repository, target.ref, f"{target.path}{source.name}")
     _check(source, target)
     return target
-
-
-def _batches(paths: list[str]) -> Iterator[list[str]]:
-    for start in range(0, len(paths), _REMOVED_AT_ONCE):
-        yield paths[start : start + _REMOVED_AT_ONCE]

@@ -21,11 +21,7 @@ class FoundFile:
 
 
 def files_below(folder: Path) -> Iterator[FoundFile]:
-    """Yield all files below a directory in order, including files that cannot be uploaded.
-
-    Raises:
-        OSError: A directory cannot be read.
-    """
+    """Yield all files below a directory in order, including files that cannot be uploaded."""
     for parent, folders, files in os.walk(folder, onerror=_raise):
         for name in sorted(name for name in folders if Path(parent, name).is_symlink()):
             yield _local_file(folder, Path(parent, name), "links to folders are not followed")
@@ -56,11 +52,7 @@ def _problem(path: Path) -> str | None:
 
 
 def file_for(key: str, *, prefix: str, folder: Path) -> Path:
-    """Return the file for an object below a prefix.
-
-    Raises:
-        UnsafeKey: The file would be outside of the directory, or clash with another key.
-    """
+    """Return the file for an object below a prefix."""
     name = key.removeprefix(prefix)
     parts = name.split("/")
     if ".." in parts or "." in parts:
@@ -73,12 +65,7 @@ def file_for(key: str, *, prefix: str, folder: Path) -> Path:
 
 
 def make_parent(file: Path, *, folder: Path, key: str) -> None:
-    """Create the parent directory of a file.
-
-    Raises:
-        UnsafeKey: An existing link leads out of the target directory.
-        OSError: The directory cannot be created.
-    """
+    """Create the parent directory of a file."""
     file.parent.mkdir(parents=True, exist_ok=True)
     if not file.parent.resolve().is_relative_to(folder.resolve()):
         raise UnsafeKey(key, f"{file.parent} is a link that leads out of the folder")

@@ -148,11 +148,7 @@ def rm(
 
 
 def _check_object(session: Session, path: PathUri) -> None:
-    """Refuse to remove a missing object: the server would report success.
-
-    Raises:
-        CommandError: The object does not exist.
-    """
+    """Refuse to remove a missing object: the server would report success."""
 
     def first(prefix: str) -> str | None:
         at = (path.repository, path.ref)

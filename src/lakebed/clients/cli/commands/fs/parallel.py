@@ -54,11 +54,7 @@ class Parallel:
         self._stopped = Event()
 
     def check(self) -> None:
-        """Check for a stop; transfers call this between chunks.
-
-        Raises:
-            Stopped: The run has ended.
-        """
+        """Raise `Stopped` if the run has ended; transfers call this between chunks."""
         if self._stopped.is_set():
             raise Stopped
 

@@ -35,12 +35,7 @@ PreSignOption = Annotated[
 
 
 def stat_object(client: Client, uri: PathUri, *, presign: bool = False) -> ObjectStats:
-    """Return the metadata of an object; with `presign`, with a presigned URL as address.
-
-    Raises:
-        CommandError: The storage does not support presigned URLs.
-        ClientError: The server refused, or did not respond.
-    """
+    """Return the metadata of an object; with `presign`, with a presigned URL as address."""
     query = StatQuery(path=uri.path, presign=presign)
     found = client.objects.stat(uri.repository, uri.ref, query)
     if presign and not found.physical_address.startswith(("http://", "https://")):

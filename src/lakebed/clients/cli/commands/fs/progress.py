@@ -126,11 +126,7 @@ class TransferReport:
         return not self._count and not self._skipped and not self._failed
 
     def add(self, name: str, size_bytes: int | None, error: str | None) -> None:
-        """Count an outcome; a size of None means skipped.
-
-        Raises:
-            Incomplete: Too many have failed.
-        """
+        """Count an outcome; a size of None means skipped. Raise if too many have failed."""
         if error is None and size_bytes is None:
             self._skipped += 1
             return
@@ -165,11 +161,7 @@ class TransferReport:
         return f"{self._count} object(s), {size(self._size_bytes)}"
 
     def show(self, session: Session, what: str) -> None:
-        """Print the summary.
-
-        Raises:
-            Incomplete: An item failed.
-        """
+        """Print the summary, and raise `Incomplete` if an item failed."""
         there = f"; {self._skipped} skipped as equal" if self._skipped else ""
         session.output.done(
             f"{self._done.capitalize()} {what}: {self._figures()}{there}",
