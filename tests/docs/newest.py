@@ -49,7 +49,7 @@ def main() -> int:
     """Make the environment anew; return the exit code of uv."""
     packages = sorted(set().union(*FOUND.values()))
     python = ENVIRONMENT / "bin/python"
-    commands = (
+    commands: tuple[tuple[str | Path, ...], ...] = (
         ("venv", "--quiet", "--clear", "--python", sys.executable, ENVIRONMENT),
         ("pip", "install", "--quiet", "--upgrade", "--python", python, *_OF_TESTS, *packages),
         ("pip", "list", "--python", python),
