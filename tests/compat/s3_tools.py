@@ -23,10 +23,13 @@ from tests.kit.s3_gateway import Gateway
 PART_BYTES: Final = 5 << 20
 """Larger files go in parts of this size, with clients that can be told."""
 
-EXTENSION: Final = files("duckdb_extension_httpfs") / "extensions"
-"""What lets DuckDB read over HTTP, from a package."""
-
 _THREADS: Final = 8
+
+
+def httpfs(version: str) -> str:
+    """Return the file of DuckDB's HTTP extension, from a package that few versions have."""
+    extensions = files("duckdb_extension_httpfs") / "extensions"
+    return str(extensions / f"v{version}" / "httpfs.duckdb_extension")
 
 
 class Tool(ABC):

@@ -9,7 +9,7 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from tests.compat.s3_tools import EXTENSION
+from tests.compat.s3_tools import httpfs
 from tests.kit.s3_gateway import Gateway
 
 pytestmark = pytest.mark.extended
@@ -40,9 +40,8 @@ def test_there_are_blocks_to_run() -> None:
 
 def with_extension(sql: str) -> str:
     """The statements with the extension from a package, where people let DuckDB download it."""
-    file = EXTENSION / f"v{duckdb.__version__}" / "httpfs.duckdb_extension"
     assert sql.startswith("INSTALL httpfs;")
-    return sql.replace("INSTALL httpfs;", f"LOAD '{file}';")
+    return sql.replace("INSTALL httpfs;", f"LOAD '{httpfs(duckdb.__version__)}';")
 
 
 @pytest.mark.parametrize(

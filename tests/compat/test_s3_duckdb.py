@@ -6,14 +6,14 @@ import duckdb
 import httpx
 import pytest
 
-from tests.compat.s3_tools import EXTENSION
+from tests.compat.s3_tools import httpfs
 from tests.kit.s3_gateway import Gateway
 
 
 @pytest.fixture
 def connection(gateway: Gateway) -> Iterator[duckdb.DuckDBPyConnection]:
     with duckdb.connect() as opened:
-        opened.execute(f"LOAD '{EXTENSION}/v{duckdb.__version__}/httpfs.duckdb_extension'")
+        opened.execute(f"LOAD '{httpfs(duckdb.__version__)}'")
         opened.execute(
             f"CREATE SECRET (TYPE s3, ENDPOINT '{gateway.endpoint}', USE_SSL false,"
             f" URL_STYLE 'path', REGION '{gateway.region}',"

@@ -17,7 +17,8 @@ from tests.docs.shell import EXAMPLE, Quickstart, Shell, run_quickstart
 pytestmark = pytest.mark.tables
 
 PAGE: Final = ROOT / "docs/tables.md"
-TABLES: Final = ROOT / ".envs/tables"
+BLOCKS: Final = [block for block in blocks(PAGE) if not block.not_run]
+TABLES: Final = Path(os.environ.get("LAKEBED_TEST_TABLES", ROOT / ".envs/tables"))
 PATIENCE_SECONDS: Final = 900  # the first run fetches some hundred megabytes
 SMALL: Final = [
     "spark.master local[2]",
@@ -71,7 +72,7 @@ def test_every_block_of_the_page_does_what_it_shows(
         shell = Shell(server, tmp_path, monkeypatch)
         reader = Reader(server, tmp_path, TABLES / "bin/python")
         printed: list[str] = []
-        for block in blocks(PAGE):
+        for block in BLOCKS:
             match block.kind:
                 case "console":
                     for step in block.steps():
@@ -88,8 +89,7 @@ def test_the_newest_spark_reads_and_writes_files(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With the Hadoop of our own Spark, for which there are no plug-ins yet."""
-    found = list(blocks(PAGE))
-    console, properties, program, output = found[:4]
+    console, properties, program, output = BLOCKS[:4]
     with run_quickstart(tmp_path / "server") as server:
         shell = Shell(server, tmp_path, monkeypatch)
         for step in console.steps():

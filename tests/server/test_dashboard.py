@@ -1,4 +1,4 @@
-"""The dashboard and the page on operations show metrics that there are, and all of them."""
+"""The dashboard and the pages on metrics name existing metrics; dashboard and reference all."""
 
 import json
 import re
@@ -16,6 +16,7 @@ from lakebed.server.processes.metrics import ProcessMetrics
 ROOT: Final = Path(__file__).parents[2]
 DASHBOARD: Final = ROOT / "deploy" / "grafana" / "lakebed.json"
 PAGE: Final = ROOT / "docs" / "operations.md"
+REFERENCE: Final = ROOT / "docs" / "reference" / "metrics.md"
 SUFFIXES: Final = {"counter": ["_total"], "histogram": ["_bucket", "_count", "_sum"], "gauge": [""]}
 OF_PROMETHEUS: Final = {"le", "instance"}
 """Labels that no metric of ours names."""
@@ -70,13 +71,14 @@ def test_every_metric_is_shown() -> None:
     assert there - families == set()
 
 
-def test_the_page_on_operations_names_every_metric() -> None:
-    named = names_in(PAGE.read_text())
+def test_the_reference_names_every_metric() -> None:
+    named = names_in(REFERENCE.read_text())
     series = set(labels_of_series())
     histograms = {name.removesuffix("_bucket") for name in series if name.endswith("_bucket")}
     others = {name for name in series if not re.search("_(bucket|count|sum)$", name)}
     others |= {"lakebed_process_count"}
     assert named == histograms | others
+    assert names_in(PAGE.read_text()) <= named
 
 
 def test_panels_do_not_overlap() -> None:

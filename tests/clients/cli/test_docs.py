@@ -1,4 +1,4 @@
-"""The page of the command line names every command, and no other."""
+"""The page of the command line has an example of each group, and the reference all commands."""
 
 import re
 import shlex
@@ -11,6 +11,7 @@ from typer.main import get_command
 from lakebed.clients import cli
 
 PAGE = Path(__file__).parents[3] / "docs" / "command-line.md"
+REFERENCE = PAGE.parent / "reference" / "commands.md"
 
 
 def commands(group: Any, *names: str) -> Iterator[tuple[tuple[str, ...], Any]]:
@@ -23,7 +24,7 @@ def commands(group: Any, *names: str) -> Iterator[tuple[tuple[str, ...], Any]]:
             yield (*names, name), command
 
 
-def test_the_page_has_one_row_for_every_command_at_least() -> None:
+def test_the_page_has_an_example_of_each_group() -> None:
     known = dict(commands(get_command(cli.app)))
     shown = re.findall(r"^\| `(lakebed [^`]+)` \|", PAGE.read_text(), re.MULTILINE)
     found = set()
@@ -31,11 +32,17 @@ def test_the_page_has_one_row_for_every_command_at_least() -> None:
         words = shlex.split(line.partition(">")[0])[1:]
         matching = [names for n in range(1, len(words) + 1) if (names := tuple(words[:n])) in known]
         assert matching, line
-        found.add(matching[-1])
+        found.add(matching[-1][0])
         # It is an example that the command takes.
         rest = words[len(matching[-1]) :]
         known[matching[-1]].make_context("lakebed", rest, resilient_parsing=False)
-    assert found == set(known)
+    found |= set(re.findall(r"^    lakebed (\w+)", PAGE.read_text(), re.MULTILINE))
+    assert found == {names[0] for names in known}
+
+
+def test_the_reference_has_every_command() -> None:
+    headings = re.findall(r"^## lakebed (.+)$", REFERENCE.read_text(), re.MULTILINE)
+    assert {tuple(each.split()) for each in headings} == set(dict(commands(get_command(cli.app))))
 
 
 def test_every_option_that_the_page_names_is_there() -> None:
