@@ -92,11 +92,7 @@ class RunFiles:
         self._create(RUN_NAME, encode_run(run))
 
     def read_run(self) -> GCRun:
-        """Return the description of the run.
-
-        Raises:
-            InvalidRun: The repository has no such run.
-        """
+        """Return the description of the run; raise `InvalidRun` if there is no such run."""
         data = self._read(RUN_NAME)
         if data is None:
             raise InvalidRun(f"repository {self._repository.id} has no run '{self.run_id}'")
@@ -117,11 +113,7 @@ class RunFiles:
         return decode_page(data, self.run_id, file=str(self._address(page_name(number))))
 
     def pages(self) -> Iterator[GCPage]:
-        """Yield all pages.
-
-        Raises:
-            InvalidRun: The last page is not written yet.
-        """
+        """Yield all pages; raise `InvalidRun` if the last page is not written yet."""
         following = True
         number = 0
         while following:
