@@ -141,7 +141,7 @@ class PurgeSearch:
         self._repository = repository
 
     def tables(self) -> Iterator[pa.Table]:
-        """Yield all entries, some repeatedly, by `FOUND_COLUMNS`; raises if a file is unreadable."""
+        """Yield all entries, some repeatedly, by `FOUND_COLUMNS`; raise if a file is unreadable."""
         for pages in (self._uploads(), self._staged(), self._committed()):
             for table in pages:
                 if table.num_rows:

@@ -58,7 +58,7 @@ class Reader:
 
     @traced("engine.find")
     def find(self, repository_id: RepositoryID, ref: str, key: bytes) -> tuple[Repository, Entry]:
-        """Return the repository and entry of a key, staged or committed, or raise `EntryNotFound`."""
+        """Return the repository and the entry of a key, staged or not; raise `EntryNotFound`."""
         for found in self._in_time(self._readings.of_ref, repository_id, ref, key):
             entry, _ = self.effective_entry(found, key)
         if entry is None:

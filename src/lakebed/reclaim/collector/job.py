@@ -36,7 +36,7 @@ from lakebed.formats.gc_files import (
     GCResultFile,
     GCRunID,
     GCState,
-    decode_gc_manifest,
+    decode_gc_record,
 )
 from lakebed.reclaim.collector import rules
 from lakebed.reclaim.collector.errors import Busy, InvalidOption, NotQuiet, Overtaken, WrongStorage
@@ -361,7 +361,7 @@ class CollectorJob:
                 f"{address}, just written by the server, is missing here: this is not the server's"
                 " storage"
             ) from error
-        manifest = decode_gc_manifest(data, run_id, file=str(address))
+        manifest = decode_gc_record(GCManifest, data, run_id, file=str(address))
         if not manifest.run.with_uploads:
             raise WrongStorage(f"{address} lacks staged objects: it cannot be used to find garbage")
         return manifest
