@@ -50,9 +50,7 @@ from lakebed.formats.gc_files import (
     GCRun,
     GCRunID,
     GCState,
-    decode_gc_manifest,
-    decode_page,
-    decode_run,
+    decode_gc_record,
     decode_state,
 )
 from tests.fuzz.inputs import damaged, json_values
@@ -209,9 +207,9 @@ def json_files(case: tuple[str, bytes]) -> None:
     type_name, data = case
     attempt(FormatError, decode_document, data, type_name, file=FILE)
     attempt(FormatError, decode_manifest, data, DumpID("r"), file=FILE)
-    attempt(FormatError, decode_run, data, GCRunID("r"), file=FILE)
-    attempt(FormatError, decode_page, data, GCRunID("r"), file=FILE)
-    attempt(FormatError, decode_gc_manifest, data, GCRunID("r"), file=FILE)
+    attempt(FormatError, decode_gc_record, GCRun, data, GCRunID("r"), file=FILE)
+    attempt(FormatError, decode_gc_record, GCPage, data, GCRunID("r"), file=FILE)
+    attempt(FormatError, decode_gc_record, GCManifest, data, GCRunID("r"), file=FILE)
     state = attempt(FormatError, decode_state, data, file=FILE)
     if state is not None:
         assert state.objects == state.objects_closed + state.objects_open

@@ -20,7 +20,8 @@ from lakebed.lake.preview.columns import Histogram, describe
 from lakebed.lake.preview.decoders import Decoders
 from lakebed.lake.preview.decoding import Decode, Preview, decode_here
 from lakebed.lake.preview.previews import Previews
-from lakebed.lake.preview.row_diff import TableVersion, diff_rows
+from lakebed.lake.preview.row_diff import diff_rows
+from lakebed.lake.preview.tables import Rows
 from tests.kit.lake import Lake, open_lake
 
 
@@ -316,8 +317,10 @@ def test_long_markdown_is_shown_as_text(shelf: Shelf) -> None:
     assert [each["kind"] for each in found] == ["markdown", "code", "code"]
 
 
-def whole(table: pa.Table) -> TableVersion:
-    return TableVersion(table=table, schema=table.schema, row_count=table.num_rows)
+def whole(table: pa.Table) -> Rows:
+    return Rows(
+        format="Arrow", table=table, schema=table.schema, row_count=table.num_rows, has_more=False
+    )
 
 
 def test_rows_are_compared_by_key() -> None:

@@ -27,9 +27,9 @@ from lakebed.formats.gc_files import (
     GCFileKind,
     GCManifest,
     GCRunID,
-    decode_gc_manifest,
+    decode_gc_record,
     decode_gc_table,
-    encode_gc_manifest,
+    encode_gc_record,
 )
 from lakebed.kv.records import Records
 from lakebed.lake import records_pb2 as pb
@@ -451,13 +451,13 @@ def test_damage_is_found_out(
 ) -> None:
     prepared, _ = prepare_pages(lake)
     manifest = end(lake, prepared)
-    data = encode_gc_manifest(manifest)
-    assert decode_gc_manifest(data, prepared.run_id, file="f") == manifest
+    data = encode_gc_record(manifest)
+    assert decode_gc_record(GCManifest, data, prepared.run_id, file="f") == manifest
     assert damage(data) != data
     with pytest.raises(error):
-        decode_gc_manifest(damage(data), prepared.run_id, file="f")
+        decode_gc_record(GCManifest, damage(data), prepared.run_id, file="f")
     with pytest.raises(ForeignFile):
-        decode_gc_manifest(data, GCRunID("other"), file="f")
+        decode_gc_record(GCManifest, data, GCRunID("other"), file="f")
 
 
 # However pages are cut

@@ -9,7 +9,7 @@ from falcon.testing import Result
 
 from lakebed.auth import KeyPair
 from lakebed.lake.hooks import kinds
-from lakebed.lake.hooks.process_pool import ProcessPool
+from lakebed.lake.hooks.processes import ProcessPool
 from lakebed.server.background import jobs_of
 from lakebed.server.hook_calls import DEPTH_MAX
 from tests.kit.receiver import Receiver

@@ -136,12 +136,7 @@ def write_expired(
 def read_expired(
     block: BlockStore, namespace: Namespace, unique_id: str, files: Iterable[GCFile]
 ) -> frozenset[str]:
-    """Return the commits listed in a repository's files.
-
-    Raises:
-        DamagedFile: The content of a file has changed.
-        ObjectNotFound: A file is missing.
-    """
+    """Return the commits listed in a repository's files; raise if one is missing or damaged."""
     folder = namespace.folder(gc_expired_folder(unique_id))
     found: set[str] = set()
     for file in files:

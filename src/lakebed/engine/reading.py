@@ -149,11 +149,7 @@ class Readings:
         return found.repository, found.commit_id
 
     def of_branch(self, repository_id: RepositoryID, branch: BranchID) -> Reading:
-        """Return the reading of a branch.
-
-        Raises:
-            RepositoryNotFound, Deleting, BranchNotFound: The branch does not exist.
-        """
+        """Return the reading of a branch; raise `BranchNotFound` if it does not exist."""
         found = self._read(repository_id, branch)
         if found.found is None:
             raise BranchNotFound(branch)

@@ -38,11 +38,7 @@ def decode_document(data: bytes, type_name: str, *, file: str) -> dict[str, obje
 
 
 def load_json(data: bytes, *, file: str) -> Any:
-    """Parse a JSON file.
-
-    Raises:
-        DamagedFile: The file is not JSON, or is nested too deep.
-    """
+    """Parse a JSON file; raise `DamagedFile` if it is not JSON, or is nested too deep."""
     try:
         return json.loads(data)
     except (ValueError, RecursionError) as error:
@@ -50,11 +46,7 @@ def load_json(data: bytes, *, file: str) -> Any:
 
 
 def read_record(of: type[RecordT], content: object, *, file: str) -> RecordT:
-    """Return a dataclass with the fields of a document; unknown fields are ignored.
-
-    Raises:
-        DamagedFile: A field is missing, or has the wrong type.
-    """
+    """Return a dataclass with the fields of a document that it knows, or raise `DamagedFile`."""
     try:
         record: RecordT = _convert(content, of, of.__name__)
     except _WrongField as error:

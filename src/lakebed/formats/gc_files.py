@@ -31,7 +31,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from types import MappingProxyType
-from typing import Final, NewType
+from typing import Final, NewType, TypeVar
 
 import pyarrow as pa
 
@@ -196,42 +196,23 @@ def decode_gc_table(data: bytes, described: GCFile, *, file: str) -> pa.Table:
     return _FILE_TYPES[described.kind].decode(data, content_id=described.content_id, file=file)
 
 
-def encode_run(run: GCRun) -> bytes:
-    """Return the file of a run."""
-    return encode_document("gc_run", asdict(run))
+RecordT = TypeVar("RecordT", GCRun, GCPage, GCManifest)
+
+_RECORD_TYPES: Final = {GCRun: "gc_run", GCPage: "gc_page", GCManifest: "gc_manifest"}
 
 
-def decode_run(data: bytes, run_id: GCRunID, *, file: str) -> GCRun:
-    """Return a run."""
-    return read_record(GCRun, _decode(data, "gc_run", run_id, file), file=file)
+def encode_gc_record(record: GCRun | GCPage | GCManifest) -> bytes:
+    """Return the file of a run, page or manifest."""
+    run_id = record.run.run_id if isinstance(record, GCManifest) else record.run_id
+    return encode_document(_RECORD_TYPES[type(record)], asdict(record) | {"run_id": run_id})
 
 
-def encode_page(page: GCPage) -> bytes:
-    """Return the file of a page."""
-    return encode_document("gc_page", asdict(page))
-
-
-def decode_page(data: bytes, run_id: GCRunID, *, file: str) -> GCPage:
-    """Return a page."""
-    return read_record(GCPage, _decode(data, "gc_page", run_id, file), file=file)
-
-
-def encode_gc_manifest(manifest: GCManifest) -> bytes:
-    """Return the file of a manifest."""
-    return encode_document("gc_manifest", asdict(manifest) | {"run_id": manifest.run.run_id})
-
-
-def decode_gc_manifest(data: bytes, run_id: GCRunID, *, file: str) -> GCManifest:
-    """Return a manifest."""
-    return read_record(GCManifest, _decode(data, "gc_manifest", run_id, file), file=file)
-
-
-def _decode(data: bytes, type_name: str, run_id: GCRunID, file: str) -> dict[str, object]:
-    content = decode_document(data, type_name, file=file)
-    found = content.get("run_id")
-    if found != run_id:
-        raise ForeignFile(file, f"belongs to run {found}")
-    return content
+def decode_gc_record(of: type[RecordT], data: bytes, run_id: GCRunID, *, file: str) -> RecordT:
+    """Return the run, page or manifest in a file; `ForeignFile` if it is another run's."""
+    content = decode_document(data, _RECORD_TYPES[of], file=file)
+    if content.get("run_id") != run_id:
+        raise ForeignFile(file, f"belongs to run {content.get('run_id')}")
+    return read_record(of, content, file=file)
 
 
 SUMMARY_NAME: Final = "summary.json"

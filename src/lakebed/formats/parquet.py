@@ -223,21 +223,13 @@ def _with_bytes(table: pa.Table, schema: pa.Schema) -> pa.Table:
 
 
 def check_id(found: str, wanted: str, *, file: str) -> None:
-    """Refuse a file whose content has another id than expected.
-
-    Raises:
-        DamagedFile: The ids differ.
-    """
+    """Raise `DamagedFile` if the content of a file has another id than expected."""
     if found != wanted:
         raise DamagedFile(file, f"content id mismatch: found {found}")
 
 
 def refuse_newer(version: int, file: str) -> None:
-    """Refuse a file of an unknown format version.
-
-    Raises:
-        FormatTooNew: The version is unknown.
-    """
+    """Raise `FormatTooNew` for a file of an unknown format version."""
     if version > FORMAT_VERSION:
         raise FormatTooNew(
             file,

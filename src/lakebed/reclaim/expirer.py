@@ -348,12 +348,7 @@ class Clocks:
         self._skew_seconds = settings.skew_seconds
 
     def check(self, repository: Repository) -> None:
-        """Check that the clocks of this process and the storage agree within `skew_seconds`.
-
-        Raises:
-            ClocksDiffer: They differ by more.
-            BlockError: The storage refused or failed.
-        """
+        """Raise `ClocksDiffer` if this clock and the storage's differ by over `skew_seconds`."""
         nonce = self._runtime.random_bytes(8).hex()
         address = repository.namespace.address(gc_check_path(repository.unique_id, nonce))
         begun = self._runtime.now()
@@ -371,7 +366,7 @@ class Clocks:
 
 
 class Retention:
-    """Retention rules and expiry of commits, for all repositories."""
+    """Retention rules and expiry of commits; methods raise `RepositoryNotFound`."""
 
     def __init__(
         self,
@@ -388,22 +383,18 @@ class Retention:
         self._clocks = clocks
 
     def find_rules(self, repository_id: RepositoryID) -> RetentionRules | None:
-        """Return the rules of a repository, or None if all commits are kept.
-
-        Raises:
-            RepositoryNotFound: The repository does not exist.
-        """
+        """Return the rules of a repository, or None if all commits are kept."""
         return self._rules.find(self._engine.repositories.get(repository_id))
 
     @traced("catalog.set_retention")
     def set_rules(self, repository_id: RepositoryID, rules: RetentionRules) -> None:
-        """Replace the rules of a repository; raises as `find_rules` does."""
+        """Replace the rules of a repository."""
         self._rules.set(self._engine.repositories.get(repository_id), rules)
         self._leases.expect_garbage(repository_id)
 
     @traced("catalog.delete_retention")
     def delete_rules(self, repository_id: RepositoryID) -> None:
-        """Remove the rules of a repository, if any; raises as `find_rules` does."""
+        """Remove the rules of a repository, if any."""
         self._rules.delete(self._engine.repositories.get(repository_id))
 
     @traced("catalog.expire_commits")

@@ -141,12 +141,7 @@ class PurgeSearch:
         self._repository = repository
 
     def tables(self) -> Iterator[pa.Table]:
-        """Yield all entries, some of them repeatedly, with the columns `FOUND_COLUMNS`.
-
-        Raises:
-            MissingFile, DamagedFile, ForeignFile: A file of a commit is unreadable, so its entries
-                are unknown.
-        """
+        """Yield all entries, some repeatedly, by `FOUND_COLUMNS`; raise if a file is unreadable."""
         for pages in (self._uploads(), self._staged(), self._committed()):
             for table in pages:
                 if table.num_rows:

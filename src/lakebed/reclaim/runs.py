@@ -44,15 +44,12 @@ from lakebed.formats.gc_files import (
     GCResultKind,
     GCRun,
     GCRunID,
-    decode_gc_manifest,
-    decode_page,
+    RecordT,
+    decode_gc_record,
     decode_result,
-    decode_run,
     decode_state,
-    encode_gc_manifest,
+    encode_gc_record,
     encode_gc_table,
-    encode_page,
-    encode_run,
     page_name,
 )
 from lakebed.formats.layout import gc_path, gc_run_folder, gc_runs_folder, marker_path, state_path
@@ -89,39 +86,28 @@ class RunFiles:
         return str(self._repository.namespace.folder(path))
 
     def create_run(self, run: GCRun) -> None:
-        self._create(RUN_NAME, encode_run(run))
+        self._create(RUN_NAME, encode_gc_record(run))
 
     def read_run(self) -> GCRun:
-        """Return the description of the run.
-
-        Raises:
-            InvalidRun: The repository has no such run.
-        """
-        data = self._read(RUN_NAME)
-        if data is None:
+        """Return the description of the run; raise `InvalidRun` if there is no such run."""
+        run = self._find(GCRun, RUN_NAME)
+        if run is None:
             raise InvalidRun(f"repository {self._repository.id} has no run '{self.run_id}'")
-        return decode_run(data, self.run_id, file=str(self._address(RUN_NAME)))
+        return run
 
     def create_page(self, page: GCPage) -> GCPage:
         """Write a page unless already written; return the stored page."""
-        self._create(page_name(page.number), encode_page(page))
+        self._create(page_name(page.number), encode_gc_record(page))
         found = self.find_page(page.number)
         assert found is not None, "it was just written"
         return found
 
     def find_page(self, number: int) -> GCPage | None:
         """Return a page, or None if not written yet."""
-        data = self._read(page_name(number))
-        if data is None:
-            return None
-        return decode_page(data, self.run_id, file=str(self._address(page_name(number))))
+        return self._find(GCPage, page_name(number))
 
     def pages(self) -> Iterator[GCPage]:
-        """Yield all pages.
-
-        Raises:
-            InvalidRun: The last page is not written yet.
-        """
+        """Yield all pages; raise `InvalidRun` if the last page is not written yet."""
         following = True
         number = 0
         while following:
@@ -136,14 +122,11 @@ class RunFiles:
             number += 1
 
     def create_manifest(self, manifest: GCManifest) -> None:
-        self._create(MANIFEST_NAME, encode_gc_manifest(manifest))
+        self._create(MANIFEST_NAME, encode_gc_record(manifest))
 
     def find_manifest(self) -> GCManifest | None:
         """Return the manifest, or None if not written yet."""
-        data = self._read(MANIFEST_NAME)
-        if data is None:
-            return None
-        return decode_gc_manifest(data, self.run_id, file=str(self._address(MANIFEST_NAME)))
+        return self._find(GCManifest, MANIFEST_NAME)
 
     def put_table(self, kind: GCFileKind, table: pa.Table) -> GCFile:
         """Write a table under a random name."""
@@ -156,11 +139,12 @@ class RunFiles:
         with suppress(AlreadyExists):
             self._block.create(self._address(name), data)
 
-    def _read(self, name: str) -> bytes | None:
+    def _find(self, of: type[RecordT], name: str) -> RecordT | None:
         try:
-            return self._block.read(self._address(name))
+            data = self._block.read(self._address(name))
         except ObjectNotFound:
             return None
+        return decode_gc_record(of, data, self.run_id, file=str(self._address(name)))
 
     def _address(self, name: str) -> Address:
         path = gc_path(self._repository.unique_id, self.run_id, name)
@@ -348,7 +332,7 @@ class GCRuns:
             data = self._block.read(address)
         except ObjectNotFound:
             return True  # its files were removed, or it has just begun
-        return decode_run(data, GCRunID(name), file=str(address)).with_uploads
+        return decode_gc_record(GCRun, data, GCRunID(name), file=str(address)).with_uploads
 
     def _read(self, repository: Repository, run_id: GCRunID, name: str) -> dict[str, Any] | None:
         address = repository.namespace.address(gc_path(repository.unique_id, run_id, name))

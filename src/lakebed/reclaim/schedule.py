@@ -76,11 +76,7 @@ class RunSchedule:
         self._not_before_us: dict[UniqueID, int] = {}
 
     def run_once(self) -> int:
-        """Make a run of each repository that is due; return the number of runs.
-
-        Raises:
-            RunsFailed: Some runs failed; they are retried later.
-        """
+        """Make a run of each repository that is due; return the number, or raise `RunsFailed`."""
         made = failed = 0
         for repository in self._repositories():
             try:
@@ -110,11 +106,7 @@ class RunSchedule:
         return found
 
     def collect(self, repository: Repository) -> RunSummary | None:
-        """Make a run; return None if another run is in progress.
-
-        Raises:
-            LakebedError: The run ended early.
-        """
+        """Make a run, or return None if another is in progress; raise if the run ended early."""
         storage = self._storage(repository)
         before = SavedState.read(storage).state
         job = self._jobs.setdefault(repository.unique_id, self._new_job(repository, storage))

@@ -43,7 +43,7 @@ class IncompleteUpload:
 
 
 class UnfinishedUploads:
-    """The unfinished uploads of all repositories."""
+    """The unfinished uploads of all repositories; methods raise `RepositoryNotFound`."""
 
     def __init__(self, engine: Engine, links: Links, multiparts: MultipartUploads) -> None:
         self._engine = engine
@@ -51,11 +51,7 @@ class UnfinishedUploads:
         self._multiparts = multiparts
 
     def list(self, repository_id: RepositoryID, *, after: str = "") -> Iterator[IncompleteUpload]:
-        """Yield the unfinished uploads of a repository by id, oldest first.
-
-        Raises:
-            RepositoryNotFound: The repository does not exist.
-        """
+        """Yield the unfinished uploads of a repository by id, oldest first."""
         repository = self._engine.repositories.get(repository_id)
         start = after.encode() + b"\0" if after else b""
         links = (

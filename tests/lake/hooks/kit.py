@@ -16,7 +16,7 @@ from lakebed.lake.hooks.events import CommitDetails, EventType, HookEvent
 from lakebed.lake.hooks.files import HookSpec, parse_action
 from lakebed.lake.hooks.kinds import run_hook
 from lakebed.lake.hooks.outputs import HookOutput
-from lakebed.lake.hooks.process_pool import ProcessPool
+from lakebed.lake.hooks.processes import ProcessPool
 from lakebed.lake.hooks.settings import HookLimits
 
 ON_LOOPBACK = HookLimits(allow_private_networks=True)

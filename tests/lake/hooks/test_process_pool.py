@@ -13,13 +13,13 @@ from lakebed.base.runtime import ThreadRuntime
 from lakebed.lake.hooks.deadline import Deadline
 from lakebed.lake.hooks.errors import HookFailed
 from lakebed.lake.hooks.kinds import command, lua
-from lakebed.lake.hooks.process_pool import (
+from lakebed.lake.hooks.processes import (
     PER_USER_MAX,
     PROCESSES_MAX,
     WAIT_SECONDS_MAX,
+    Child,
     ProcessPool,
 )
-from lakebed.lake.hooks.processes import Child
 from lakebed.lake.hooks.settings import HookLimits
 from tests.kit.lake import TurnableClock
 from tests.lake.hooks.kit import EVENT, Ran, run

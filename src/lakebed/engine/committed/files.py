@@ -311,12 +311,7 @@ class Files:
         return saved
 
     def check_stored(self, metarange_id: MetaRangeID) -> None:
-        """Verify that a metarange and all its ranges are in the storage, bypassing caches.
-
-        Raises:
-            MissingFile: A file is missing.
-            DamagedFile, ForeignFile: The content of the metarange's file is wrong.
-        """
+        """Check uncached that a metarange and its ranges are in the storage; raises as `range`."""
         refs = self.load_metarange(metarange_id).refs
         self._runtime.map_parallel(self._check_range, [ref.range_id for ref in refs])
 

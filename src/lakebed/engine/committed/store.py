@@ -10,9 +10,8 @@ import pyarrow as pa
 from lakebed.base.runtime import Runtime
 from lakebed.block import BlockStore
 from lakebed.engine.committed.apply import Applied, Builder, Ingest, apply
-from lakebed.engine.committed.batches import Batch, change_windows, entry_windows
+from lakebed.engine.committed.batches import Batch, change_windows, entry_windows, examine
 from lakebed.engine.committed.columns import NO_EDITS, Edits, differ_at, prefix_end
-from lakebed.engine.committed.examine import examine
 from lakebed.engine.committed.files import Cache, Counters, Files
 from lakebed.engine.committed.listing import (
     DiffBlocks,

@@ -33,7 +33,11 @@ _TRIES: Final = 3
 
 
 class Reader:
-    """Reads entries of branches and commits."""
+    """Reads entries of branches and commits.
+
+    Methods raise `RepositoryNotFound`, `BranchNotFound`, `RefNotFound` or `InvalidRef` if the ref
+    cannot be read.
+    """
 
     def __init__(
         self,
@@ -54,12 +58,7 @@ class Reader:
 
     @traced("engine.find")
     def find(self, repository_id: RepositoryID, ref: str, key: bytes) -> tuple[Repository, Entry]:
-        """Return the entry of a key, and its repository; staged changes precede committed ones.
-
-        Raises:
-            RepositoryNotFound, RefNotFound, InvalidRef: The ref cannot be read.
-            EntryNotFound: No entry has this key.
-        """
+        """Return the repository and the entry of a key, staged or not; raise `EntryNotFound`."""
         for found in self._in_time(self._readings.of_ref, repository_id, ref, key):
             entry, _ = self.effective_entry(found, key)
         if entry is None:
@@ -70,12 +69,7 @@ class Reader:
     def list_entries(
         self, repository_id: RepositoryID, ref: str, query: EntryQuery
     ) -> tuple[Repository, EntryPage[Entry]]:
-        """Return a page of the entries of a ref, and its repository.
-
-        Raises:
-            RepositoryNotFound, RefNotFound, InvalidRef: The ref cannot be read.
-            Invalid: The ref means the staged changes of a branch.
-        """
+        """Return the repository and a page of entries of a ref; raise `Invalid` for ``branch$``."""
         for found in self._in_time(self._readings.of_ref, repository_id, ref):
             page = self._page(found, ref, query)
         return found.repository, page
@@ -94,11 +88,7 @@ class Reader:
     def list_changes(
         self, repository_id: RepositoryID, branch: BranchID, query: EntryQuery
     ) -> EntryPage[DiffEntry]:
-        """Return a page of the staged changes of a branch that differ from its head.
-
-        Raises:
-            RepositoryNotFound, BranchNotFound: The branch does not exist.
-        """
+        """Return a page of the staged changes of a branch that differ from its head."""
         for found in self._in_time(self._readings.of_branch, repository_id, branch):
             cells = Cells.of(self._store, found.branch)
             page = list_changes(cells, *self._committed_of(found), query)

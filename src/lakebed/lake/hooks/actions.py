@@ -24,7 +24,7 @@ from lakebed.lake.hooks.guard import GuardParts, HookGuard
 from lakebed.lake.hooks.keys import RunID
 from lakebed.lake.hooks.kinds import run_hook as run_any_hook
 from lakebed.lake.hooks.post import PostRunner
-from lakebed.lake.hooks.process_pool import ProcessPool
+from lakebed.lake.hooks.processes import ProcessPool
 from lakebed.lake.hooks.runner import NewCaller, RunHook, Runner, hook_run_id_of
 from lakebed.lake.hooks.runs import LeasedRun, Runs
 from lakebed.lake.hooks.settings import HookLimits

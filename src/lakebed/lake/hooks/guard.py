@@ -170,7 +170,7 @@ class HookGuard(Hooks):
             self._note(proposal.repository, proposal.commit.id, pending)
 
     def after_commit(self, proposal: Proposal) -> None:
-        self._confirm(proposal.repository, proposal.commit.id)
+        self._end(proposal.repository, proposal.commit.id, took_effect=True)
 
     # Branches and tags
 
@@ -226,10 +226,10 @@ class HookGuard(Hooks):
                 self._parts.on_waiting()
 
     def after_change(self, repository: Repository, operation: UniqueID) -> None:
-        self._confirm(repository, operation)
+        self._end(repository, operation, took_effect=True)
 
     def after_failed_change(self, repository: Repository, operation: UniqueID) -> None:
-        self._forget(repository, operation)
+        self._end(repository, operation, took_effect=False)
 
     # Steps
 
@@ -241,7 +241,7 @@ class HookGuard(Hooks):
         self, where: "_Scope", run: pb.Run, pair: tuple[EventType, EventType]
     ) -> None:
         # Drop the run prepared for another commit of the source.
-        self._forget(where.repository, run.ref_unique_id)
+        self._end(where.repository, run.ref_unique_id, took_effect=False)
         self._run_and_prepare(where, run, pair, run.ref_unique_id)
 
     def _run_and_prepare(
@@ -386,28 +386,22 @@ class HookGuard(Hooks):
             raise Refused(f"{event_type}: {error}{advice}", by=by) from error
         return select(actions, event_type, where.branch) if actions else []
 
-    def _confirm(self, repository: Repository, key: str) -> None:
+    def _end(self, repository: Repository, key: str, *, took_effect: bool) -> None:
+        """Confirm or drop the prepared run of an operation."""
         pending = self._pending.pop((repository.unique_id, key))
         if pending is None or pending.post_run_id is None:
             return
-        post_run_id = pending.post_run_id
+        post_run_id, runs = pending.post_run_id, self._parts.runs
         try:
-            self._parts.runs.confirm(repository, post_run_id)
-            self._parts.on_waiting()
+            if took_effect:
+                runs.confirm(repository, post_run_id)
+                self._parts.on_waiting()
+            else:
+                runs.drop(repository, post_run_id)
         except LakebedError as error:
-            # `PostRunner` will find out that the operation took effect.
-            _LOGGER.warning("run %s was not confirmed: %s", post_run_id, error)
-
-    def _forget(self, repository: Repository, key: str) -> None:
-        pending = self._pending.pop((repository.unique_id, key))
-        if pending is None or pending.post_run_id is None:
-            return
-        post_run_id = pending.post_run_id
-        try:
-            self._parts.runs.drop(repository, post_run_id)
-        except LakebedError as error:
-            # `PostRunner` will find out that the operation did not take effect.
-            _LOGGER.warning("run %s was not dropped: %s", post_run_id, error)
+            # `PostRunner` will find out whether the operation took effect.
+            done = "confirmed" if took_effect else "dropped"
+            _LOGGER.warning("run %s was not %s: %s", post_run_id, done, error)
 
 
 def refusal(event_type: str, run_id: str, failures: list[FailedHook]) -> str:

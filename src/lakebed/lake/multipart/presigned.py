@@ -54,13 +54,7 @@ class PresignedUploads:
 
     @traced("catalog.presign_part")
     def presign_part(self, target: Target, number: int) -> PresignedURL:
-        """Return a URL for sending one part; the part replaces an earlier one of the same number.
-
-        Raises:
-            RepositoryNotFound, MultipartNotFound, WrongAddress: The upload does not exist.
-            InvalidParts: The part number is invalid.
-            NotSupported: Neither the storage nor the server signs URLs for parts.
-        """
+        """Return a URL for sending one part, which replaces an earlier one; raises as `create`."""
         check_part(number)
         upload = self._multiparts.find_open(target)
         return self._presigning.to_send_part(upload.address, upload.storage_id, number)

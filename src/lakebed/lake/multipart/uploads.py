@@ -83,7 +83,7 @@ class MultipartUploads:
     """Creates, lists and aborts multipart uploads, and stores their parts.
 
     Methods raise `RepositoryNotFound`, `MultipartNotFound` or `WrongAddress` if an upload does not
-    exist or has another address.
+    exist or has another address, and `BlockError` if the storage refuses or fails.
     """
 
     def __init__(
@@ -158,12 +158,8 @@ class MultipartUploads:
 
         If `chunks` raises, the exception propagates and an existing part is unchanged. The part's
         checksum is recorded: the proof's or, if the upload needs another algorithm, one of the
-        bytes as received. `copied_from` is the address of the bytes' source object, if any.
-
-        Raises:
-            InvalidParts: The part number is invalid.
-            OutcomeUnknown: The part may be stored.
-            BlockError: The storage refused or failed.
+        bytes as received. `copied_from` is the address of the bytes' source object, if any. Raises
+        `InvalidParts` for an invalid part number, `OutcomeUnknown` if the part may be stored.
         """
         check_part(number)
         repository = self._engine.repositories.get(target.repository_id)
@@ -186,12 +182,7 @@ class MultipartUploads:
     def put_presigned_part(
         self, target: Target, number: int, chunks: Iterable[bytes], *, size: int
     ) -> ETag:
-        """Store one part of an upload with presigned URLs; return its ETag.
-
-        Raises:
-            InvalidParts: The part number or the size is invalid.
-            BlockError: The storage refused or failed.
-        """
+        """Store a part of an upload with presigned URLs; return its ETag; raises as `put_part`."""
         check_part(number, size)
         repository = self._engine.repositories.get(target.repository_id)
         upload = self._records(repository).find_open(target).message

@@ -13,7 +13,7 @@ from lakebed.lake.errors import PreviewTooLarge, UnreadableTable
 from lakebed.lake.preview import tables
 from lakebed.lake.preview.bounded import BoundedFile
 from lakebed.lake.preview.columns import Column, cells, describe
-from lakebed.lake.preview.row_diff import RowDiff, TableVersion, diff_rows
+from lakebed.lake.preview.row_diff import RowDiff, diff_rows
 
 COMPARED_ROWS_MAX: Final = 20_000
 
@@ -92,20 +92,10 @@ def _show(task: Task, file: BoundedFile) -> Preview:
 
 def _compare(task: Task, files: Sequence[BoundedFile]) -> RowDiff:
     left, right = (
-        _side(FORMATS[kind](file, 0, COMPARED_ROWS_MAX))
+        FORMATS[kind](file, 0, COMPARED_ROWS_MAX)
         for kind, file in zip(task.formats, files, strict=True)
     )
     return diff_rows(left, right, task.keys)
-
-
-def _side(rows: tables.Rows) -> TableVersion:
-    return TableVersion(
-        table=rows.table,
-        schema=rows.schema,
-        row_count=rows.row_count,
-        has_all_rows=not (rows.has_more or rows.is_partial),
-        note=rows.note,
-    )
 
 
 Reader = Callable[[BoundedFile, int, int], tables.Rows]

@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from lakebed.lake.errors import NotComparable
 from lakebed.lake.preview.columns import cells, cut
+from lakebed.lake.preview.tables import Rows
 
 SHOWN_MAX: Final = 500
 
@@ -23,21 +24,6 @@ class RowChange:
     """``added``, ``removed`` or ``changed``."""
     left: list[str | None] | None = None
     right: list[str | None] | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TableVersion:
-    """One version of a table, as far as read."""
-
-    table: pa.Table
-    schema: pa.Schema
-    """Schema of the version, including columns missing from `table`."""
-    row_count: int | None
-    """Number of rows of the version, or None if unknown."""
-    has_all_rows: bool = True
-    """Whether `table` has every row of the version."""
-    note: str = ""
-    """Reason for missing rows, if known."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -68,7 +54,7 @@ class RowDiff:
     note: str = ""
 
 
-def diff_rows(left: TableVersion, right: TableVersion, keys: Sequence[str] = ()) -> RowDiff:
+def diff_rows(left: Rows, right: Rows, keys: Sequence[str] = ()) -> RowDiff:
     """Compare two tables row by row.
 
     Rows are matched by `keys`, by default the first column with distinct values on each side, only
@@ -118,30 +104,29 @@ def diff_rows(left: TableVersion, right: TableVersion, keys: Sequence[str] = ())
     return found
 
 
-def _only_in(side: TableVersion, other: TableVersion) -> list[str]:
+def _only_in(side: Rows, other: Rows) -> list[str]:
     """Return the columns read of a side that the other version does not have."""
     elsewhere = set(other.schema.names)
     return [name for name in side.table.column_names if name not in elsewhere]
 
 
-def _limit(left: TableVersion, right: TableVersion) -> str:
+def _limit(left: Rows, right: Rows) -> str:
     """Describe the compared part of each version; empty if both were compared completely."""
     parts = [*_missing("before", left), *_missing("after", right)]
     return " ".join(["Not everything was compared.", *parts]) if parts else ""
 
 
-def _missing(name: str, side: TableVersion) -> Iterator[str]:
+def _missing(name: str, side: Rows) -> Iterator[str]:
     if not side.has_all_rows:
         of = "" if side.row_count is None else f" of {side.row_count:,}"
         yield f"Version {name}: {side.table.num_rows:,}{of} rows read."
         if side.note:
             yield side.note
-    hidden = len(side.schema) - side.table.num_columns
-    if hidden:
+    if side.hidden_columns:
         yield f"Version {name}: {side.table.num_columns} of {len(side.schema)} columns read."
 
 
-def _compare_parts(found: RowDiff, left: TableVersion, right: TableVersion) -> None:
+def _compare_parts(found: RowDiff, left: Rows, right: Rows) -> None:
     """Count the differences that are certain although rows of a side are missing.
 
     A row read of one side more often than the complete other side has was added or removed. Two
@@ -161,7 +146,7 @@ def _compare_parts(found: RowDiff, left: TableVersion, right: TableVersion) -> N
         found.removed = max(found.removed, _rows_at_least(left) - right.row_count)
 
 
-def _rows_at_least(side: TableVersion) -> int:
+def _rows_at_least(side: Rows) -> int:
     return side.table.num_rows if side.row_count is None else side.row_count
 
 

@@ -51,6 +51,11 @@ class Rows:
     """A note about the rows, for people."""
 
     @property
+    def has_all_rows(self) -> bool:
+        """Whether `table` has every row of the file."""
+        return not (self.has_more or self.is_partial)
+
+    @property
     def hidden_columns(self) -> int:
         """Number of columns missing from `table`."""
         hidden: int = len(self.schema) - self.table.num_columns

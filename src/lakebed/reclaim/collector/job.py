@@ -36,7 +36,7 @@ from lakebed.formats.gc_files import (
     GCResultFile,
     GCRunID,
     GCState,
-    decode_gc_manifest,
+    decode_gc_record,
 )
 from lakebed.reclaim.collector import rules
 from lakebed.reclaim.collector.errors import Busy, InvalidOption, NotQuiet, Overtaken, WrongStorage
@@ -111,11 +111,7 @@ class RunLease:
 
     @contextmanager
     def hold(self) -> Iterator[RunOutcome]:
-        """Hold the lease; at the end, report the outcome of the run.
-
-        Raises:
-            Busy: Another run is in progress, or has just died: a later try finds out.
-        """
+        """Hold the lease, and report the outcome at the end; raise `Busy` if another run has it."""
         self._take()
         outcome = RunOutcome()
         try:
@@ -128,11 +124,7 @@ class RunLease:
                 )
 
     def check(self) -> None:
-        """Check that no other run has taken over the lease.
-
-        Raises:
-            Overtaken: Another run has.
-        """
+        """Raise `Overtaken` if another run has taken over the lease."""
         if not self._lease.renew():
             raise Overtaken("another run has taken over the lease: nothing was deleted")
 
@@ -201,12 +193,7 @@ class CollectorJob:
         self._lease = RunLease(server, runtime or ThreadRuntime(), is_patient=is_patient, say=say)
 
     def run(self, options: CollectorOptions) -> RunSummary:
-        """Make one run.
-
-        Raises:
-            GCError: The run ended early; see `errors`.
-            LakebedError: The storage failed, or a file is damaged.
-        """
+        """Make one run; raise `GCError` or another `LakebedError` if it ended early."""
         _check(options)
         # A dry run too: a server removes the files of its previous run after the next.
         with self._lease.hold() as outcome:
@@ -374,7 +361,7 @@ class CollectorJob:
                 f"{address}, just written by the server, is missing here: this is not the server's"
                 " storage"
             ) from error
-        manifest = decode_gc_manifest(data, run_id, file=str(address))
+        manifest = decode_gc_record(GCManifest, data, run_id, file=str(address))
         if not manifest.run.with_uploads:
             raise WrongStorage(f"{address} lacks staged objects: it cannot be used to find garbage")
         return manifest
@@ -428,11 +415,7 @@ def _check(options: CollectorOptions) -> None:
 
 
 def _observation_times(manifest: GCManifest, options: CollectorOptions) -> ObservationTimes:
-    """Return the times of a run.
-
-    Raises:
-        InvalidOption: The minimum age is less than the server allows.
-    """
+    """Return the times of a run; raise `InvalidOption` if the minimum age is too low."""
     run = manifest.run
     cutoff_us = run.cutoff_us
     if options.min_age_seconds is not None:

@@ -133,11 +133,7 @@ class Executor(Protocol):
     name: str
 
     def judge(self, judging: Judging) -> Findings:
-        """Judge every object, and write the results.
-
-        Raises:
-            MissingHistory: A file of a commit is missing in the storage.
-        """
+        """Judge every object, and write the results; raise `MissingHistory` if a file is gone."""
 
     def sweep(self, manifest: GCManifest, due: Iterable[GCResultFile]) -> tuple[GCResultFile, ...]:
         """Delete the due objects; return the files with their results."""

@@ -235,11 +235,7 @@ def _read_result(storage: Storage, run_id: GCRunID, file: GCResultFile) -> pa.Ta
 
 
 def read_summary(storage: Storage, run_id: GCRunID) -> RunSummary | None:
-    """Return the figures of a run, or None if it did not finish.
-
-    Raises:
-        DamagedFile: The file is not a summary.
-    """
+    """Return the figures of a run, or None if it did not finish; raise `DamagedFile` if damaged."""
     address = storage.file(run_id, SUMMARY_NAME)
     try:
         data = storage.block.read(address)
@@ -322,11 +318,7 @@ def _is_refused_by_server(storage: Storage, run_id: GCRunID) -> bool:
 
 
 def remove_files(storage: Storage, run_id: GCRunID, *, keep: tuple[str, ...] = ()) -> None:
-    """Remove the files of a run, except names that begin with one of `keep`.
-
-    Raises:
-        BlockError: The storage refused or failed; some files may be left.
-    """
+    """Remove the files of a run, except names beginning with `keep`; a `BlockError` leaves some."""
     folder = storage.namespace.folder(gc_run_folder(storage.repository_uid, run_id))
     for batch in storage.block.list_objects(folder):
         addresses = [

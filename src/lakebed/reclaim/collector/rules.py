@@ -223,11 +223,7 @@ def freed(judged: Iterable[Judged], old: AbstractSet[str]) -> list[Judged]:
 
 
 def check_share(due_count: int, known_count: int, *, max_share: float) -> None:
-    """Stop a run that would delete too large a share of a repository.
-
-    Raises:
-        TooMuchGarbage: The share is too large; nothing was deleted.
-    """
+    """Raise `TooMuchGarbage` if a run would delete too large a share of a repository."""
     if due_count > UNCHECKED_OBJECTS_MAX and due_count > max_share * known_count:
         raise TooMuchGarbage(due_count, known_count, max_share)
 

@@ -74,11 +74,7 @@ def _say_failures_once(session: SparkSession) -> None:
 
 @contextmanager
 def explained() -> Iterator[None]:
-    """Convert the traceback of an executor into the error raised there.
-
-    Raises:
-        ExecutorFailed: An executor raised a Lakebed error.
-    """
+    """Raise the Lakebed error in an executor's traceback as `ExecutorFailed`."""
     try:
         yield
     except PythonException as error:

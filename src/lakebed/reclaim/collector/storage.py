@@ -81,12 +81,7 @@ class Storage:
         return self.block.delete_many(addresses)
 
     def check_owner(self) -> None:
-        """Check that all namespaces still belong to the same repository.
-
-        Raises:
-            NotTheOwner: The repository was deleted, and perhaps created again.
-            BlockError: The storage refused or failed.
-        """
+        """Raise `NotTheOwner` unless all namespaces still belong to the same repository."""
         others = [Namespace.parse(each.storage_namespace) for each in self.adopted]
         for namespace in (self.namespace, *others):
             address = namespace.address(OWNER_PATH)
@@ -209,12 +204,7 @@ class SavedState:
 
     @classmethod
     def read(cls, storage: Storage) -> "SavedState":
-        """Return the state of the previous run.
-
-        Raises:
-            FormatError: The state is damaged, or written by a newer Lakebed.
-            BlockError: The storage refused or failed.
-        """
+        """Return the state of the previous run; raise `FormatError` if it is unreadable."""
         address = storage.namespace.address(state_path(storage.repository_uid))
         try:
             # In this order: if the state changes in between, replacing it will fail.
@@ -225,20 +215,12 @@ class SavedState:
         return cls(storage, decode_state(data, file=str(address)), etag)
 
     def check_latest(self) -> None:
-        """Check that no other run has ended since.
-
-        Raises:
-            Overtaken: A run has ended whose observation may disagree with this run's candidates.
-        """
+        """Raise `Overtaken` if another run has ended since, whose observation may disagree."""
         if SavedState.read(self.storage).etag != self.etag:
             raise Overtaken(_OVERTAKEN)
 
     def replace(self, state: GCState) -> None:
-        """Save the state for the next run.
-
-        Raises:
-            Overtaken: Another run has saved its state first.
-        """
+        """Save the state for the next run; raise `Overtaken` if another run has saved its state."""
         address = self.storage.namespace.address(state_path(self.storage.repository_uid))
         data = encode_state(state)
         try:

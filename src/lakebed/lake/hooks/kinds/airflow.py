@@ -14,7 +14,7 @@ from urllib.parse import quote
 
 from lakebed.lake.hooks.errors import HookFailed
 from lakebed.lake.hooks.kinds.context import HookContext, to_json
-from lakebed.lake.hooks.kinds.requests import is_success, send
+from lakebed.lake.hooks.kinds.webhook import is_success, send
 from lakebed.lake.hooks.network import Response
 
 _REQUEST_SECONDS: Final = 30.0

@@ -1,10 +1,15 @@
-"""Webhooks: send the event to a URL; a 2xx status lets the operation proceed."""
+"""Webhooks: send the event to a URL; a 2xx status lets the operation proceed.
 
+`send` logs the HTTP requests of hooks, with their responses.
+"""
+
+from collections.abc import Mapping
 from urllib.parse import urlencode
 
+from lakebed.lake.hooks.deadline import Deadline
 from lakebed.lake.hooks.errors import HookFailed
 from lakebed.lake.hooks.kinds.context import HookContext, to_json
-from lakebed.lake.hooks.kinds.requests import is_success, send
+from lakebed.lake.hooks.network import Network, Response
 
 
 def run(context: HookContext) -> None:
@@ -34,3 +39,50 @@ def _with_query(url: str, query: list[tuple[str, str]]) -> str:
     if not query:
         return url
     return f"{url}{'&' if '?' in url else '?'}{urlencode(query)}"
+
+
+RUN_ID_HEADER = "X-Lakebed-Run-Id"
+"""Equal for all deliveries of an event, so that receivers can detect a repeat."""
+
+
+def send(
+    context: HookContext,
+    method: str,
+    url: str,
+    *,
+    headers: Mapping[str, str],
+    body: bytes = b"",
+    deadline: Deadline | None = None,
+    is_secret: bool = False,
+) -> Response:
+    """Send a request, and log request and response; known secrets are masked.
+
+    If `is_secret`, the bodies are not logged. Raises `HookFailed` without a complete response.
+    """
+    sent = {**headers, RUN_ID_HEADER: context.event.run_id}
+    if body:
+        sent["Content-Type"] = "application/json"
+    for name, value in sent.items():
+        if not value.isprintable():
+            raise HookFailed(f"the header {name} contains a line break or a control character")
+    output = context.output
+    output.print(f"{method} {url}")
+    for name, value in sent.items():
+        output.print(f"{name}: {value}")
+    output.write(b"\n" + body + b"\n\n" if body and not is_secret else b"\n")
+    network = Network(context.settings)
+    response = network.request(
+        method, url, headers=sent, body=body, deadline=deadline or context.deadline
+    )
+    output.print(f"Response: {response.status}")
+    for name, value in response.headers:
+        output.print(f"{name}: {value}")
+    output.write(b"\n" + response.body + b"\n" if not is_secret else b"\n")
+    if response.is_cut:
+        output.print(f"[truncated: only {len(response.body)} bytes of the response were read]")
+    return response
+
+
+def is_success(status: int) -> bool:
+    """Return whether a status is 2xx."""
+    return status in range(200, 300)

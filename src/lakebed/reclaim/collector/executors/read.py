@@ -256,12 +256,7 @@ def rows(batches: Iterable[pa.RecordBatch]) -> Iterator[dict[str, Any]]:
 
 
 STORED_SCHEMA: Final = pa.schema(
-    [
-        pa.field("path", pa.string()),
-        pa.field("size", pa.int64()),
-        pa.field("born_us", pa.int64()),
-        pa.field("made_us", pa.int64()),
-    ]
+    {"path": pa.string(), "size": pa.int64(), "born_us": pa.int64(), "made_us": pa.int64()}
 )
 
 _FOLDERS: Final = 1000

@@ -5,7 +5,7 @@ attempt, and the state references no others.
 """
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -38,28 +38,16 @@ FILE_OR_TOTAL: Final = (
 """Rows with either a written file or a total: the number of objects with a verdict in partitions of
 a stage."""
 
-_WRITTEN_SCHEMA: Final = pa.schema(
-    [
-        pa.field("name", pa.string()),
-        pa.field("kind", pa.string()),
-        pa.field("rows", pa.int64()),
-        pa.field("bytes", pa.int64()),
-        pa.field("content_id", pa.string()),
-    ]
-)
-_TOTAL_SCHEMA: Final = pa.schema(
-    [
-        pa.field("verdict", pa.string()),
-        pa.field("stage", pa.string()),
-        pa.field("objects", pa.int64()),
-        pa.field("bytes", pa.int64()),
-    ]
-)
+
+def _schema(names: Iterable[str]) -> pa.Schema:
+    return pa.schema([pa.field(n, pa.int64() if n in _NUMBERS else pa.string()) for n in names])
+
+
+_NUMBERS: Final = ("rows", "objects", "bytes")
+_WRITTEN_SCHEMA: Final = _schema(["name", "kind", "rows", "bytes", "content_id"])
+_TOTAL_SCHEMA: Final = _schema(["verdict", "stage", "objects", "bytes"])
 _FILE_OR_TOTAL_SCHEMA: Final = pa.schema(
-    [
-        pa.field("file", pa.struct(_WRITTEN_SCHEMA)),
-        pa.field("total", pa.struct(_TOTAL_SCHEMA)),
-    ]
+    {"file": pa.struct(_WRITTEN_SCHEMA), "total": pa.struct(_TOTAL_SCHEMA)}
 )
 
 DUE_LABEL: Final = "due"
@@ -71,7 +59,6 @@ FREED_LABEL: Final = "freed"
 ADOPTED_LABEL: Final = "(adopted from lakeFS)"
 """Branch in counts for objects in an adopted namespace."""
 
-_NUMBERS: Final = ("objects", "bytes")
 _BRANCH: Final = 3  # index into the parts of a path
 
 
@@ -228,10 +215,6 @@ def add_up(tables: list[pa.Table], keys: list[str]) -> pa.Table:
     table = pa.concat_tables([each.select(names).cast(_schema(names)) for each in tables])
     summed = table.group_by(keys).aggregate([("objects", "sum"), ("bytes", "sum")])
     return summed.select([*keys, "objects_sum", "bytes_sum"]).rename_columns(names)
-
-
-def _schema(names: list[str]) -> pa.Schema:
-    return pa.schema([pa.field(n, pa.int64() if n in _NUMBERS else pa.string()) for n in names])
 
 
 _LOGGER: Final = logging.getLogger(__name__)

@@ -34,10 +34,6 @@ def _marshal_yaml(value: object) -> str:
     return str(yaml.safe_dump(readable(value), allow_unicode=True, sort_keys=True))
 
 
-def _unmarshal_yaml(data: object) -> object:
-    return plain(read_yaml(text(data)))
-
-
 def _read_parquet_schema(data: object) -> list[dict[str, str]]:
     import pyarrow as pa  # slow to import, and rarely needed
     import pyarrow.parquet as pq
@@ -61,5 +57,5 @@ def _read_parquet_schema(data: object) -> list[dict[str, str]]:
 
 
 JSON: Final = {"marshal": _marshal_json, "unmarshal": _unmarshal_json}
-YAML: Final = {"marshal": _marshal_yaml, "unmarshal": _unmarshal_yaml}
+YAML: Final = {"marshal": _marshal_yaml, "unmarshal": lambda data: plain(read_yaml(text(data)))}
 PARQUET: Final = {"get_schema": _read_parquet_schema}

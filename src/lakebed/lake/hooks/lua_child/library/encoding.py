@@ -18,14 +18,6 @@ def _sign(algorithm: str) -> Callable[[object, object], bytes]:
     return sign
 
 
-def _digest_sha256(message: object) -> bytes:
-    return hashlib.sha256(text(message)).digest()
-
-
-def _encode_base64(data: object) -> bytes:
-    return base64.b64encode(text(data))
-
-
 def _decode_base64(data: object) -> bytes:
     try:
         return base64.b64decode(text(data), validate=True)
@@ -45,10 +37,6 @@ def _decode_base64_url(data: object) -> bytes:
         raise CallFailed(f"invalid Base64: {error}") from error
 
 
-def _encode_hex(data: object) -> bytes:
-    return binascii.hexlify(text(data))
-
-
 def _decode_hex(data: object) -> bytes:
     try:
         return binascii.unhexlify(text(data))
@@ -63,14 +51,14 @@ HMAC: Final = {
     "sign_sha1": _sign("sha1"),
     "signsha1": _sign("sha1"),
 }
-SHA256: Final = {"digest": _digest_sha256}
+SHA256: Final = {"digest": lambda message: hashlib.sha256(text(message)).digest()}
 BASE64: Final = {
-    "encode": _encode_base64,
+    "encode": lambda data: base64.b64encode(text(data)),
     "decode": _decode_base64,
     "url_encode": _encode_base64_url,
     "urlEncode": _encode_base64_url,
     "url_decode": _decode_base64_url,
     "urlDecode": _decode_base64_url,
 }
-HEX: Final = {"encode": _encode_hex, "decode": _decode_hex}
+HEX: Final = {"encode": lambda data: binascii.hexlify(text(data)), "decode": _decode_hex}
 UUID: Final = {"new": lambda: str(uuid.uuid4())}
