@@ -14,6 +14,7 @@ from pyarrow import feather
 
 from lakebed.base.runtime import ThreadRuntime
 from lakebed.clients.garbage.server import GarbageServer
+from lakebed.clients.http.settings import ClientSettings
 from lakebed.reclaim.collector.job import CollectorJob, CollectorOptions
 from lakebed.reclaim.collector.on_arrow import ArrowExecutor
 from lakebed.reclaim.collector.storage import open_storage
@@ -109,7 +110,7 @@ def fill(api: httpx.Client, namespace: str) -> dict[str, str]:
 
 def collect(endpoint: str, pair: tuple[str, str]) -> None:
     """Make a run of garbage collection, and a dry one."""
-    server = GarbageServer(endpoint, REPOSITORY, access_key_id=pair[0], secret_access_key=pair[1])
+    server = GarbageServer(ClientSettings(endpoint, *pair), REPOSITORY)
     try:
         storage = open_storage(server)
         for options in (CollectorOptions(), CollectorOptions(dry_run=True)):

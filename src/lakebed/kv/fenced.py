@@ -114,6 +114,10 @@ class Cell:
         return Expected(self.version, self.stamp)
 
 
+CellPage = tuple[list[tuple[bytes, Cell]], bytes | None]
+"""Keys with their cells, and the next start."""
+
+
 class CellDatabase(ABC):
     """A database that can compare-and-swap single keys; implemented by drivers.
 
@@ -161,9 +165,7 @@ class CellDatabase(ABC):
         raise NotImplementedError
 
     @abstractmethod
-    def page(
-        self, partition: bytes, start: bytes, limit: int
-    ) -> tuple[list[tuple[bytes, Cell]], bytes | None]:
+    def page(self, partition: bytes, start: bytes, limit: int) -> CellPage:
         """Return about `limit` keys at or after `start`, with their cells, tombstones included.
 
         Returns:

@@ -25,7 +25,7 @@ from typing import Final, NamedTuple
 from lakebed.base.runtime import Runtime
 from lakebed.kv.errors import OutcomeUnknown, StoreUnavailable
 from lakebed.kv.etags import ETagCells
-from lakebed.kv.fenced import Cell
+from lakebed.kv.fenced import Cell, CellPage
 from lakebed.kv.store import VERSION_BYTES, Limits, Version
 
 TOMBSTONE_SECONDS: Final = 7 * 24 * 3600.0
@@ -117,9 +117,7 @@ class ObjectCells(ETagCells):
             OutcomeUnknown: The object may have been deleted, or may be later.
         """
 
-    def page(
-        self, partition: bytes, start: bytes, limit: int
-    ) -> tuple[list[tuple[bytes, Cell]], bytes | None]:
+    def page(self, partition: bytes, start: bytes, limit: int) -> CellPage:
         prefix = object_name(partition)
         # A start longer than any key sorts right after its truncation.
         first = object_name(partition, start[: self.limits.key_bytes])

@@ -49,15 +49,15 @@ def run(
         MissingExtraError: `master` is given, but PySpark is not installed.
     """
     from lakebed.clients.garbage.server import GarbageServer
+    from lakebed.clients.http.settings import ClientSettings, normal_endpoint
     from lakebed.reclaim.collector.job import (  # executors import this package
         CollectorJob,
         CollectorOptions,
     )
     from lakebed.reclaim.collector.storage import open_storage
 
-    server = GarbageServer(
-        endpoint, repository, access_key_id=access_key_id, secret_access_key=secret_access_key
-    )
+    settings = ClientSettings(normal_endpoint(endpoint), access_key_id, secret_access_key)
+    server = GarbageServer(settings, repository)
     try:
         opened = open_storage(server, storage)
         job = CollectorJob(_executor(opened, master, say), server, opened, say=say)

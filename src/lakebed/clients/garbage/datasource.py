@@ -26,6 +26,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
 from lakebed.block import Namespace
 from lakebed.clients.garbage.server import GarbageServer
+from lakebed.clients.http.settings import ClientSettings, normal_endpoint
 from lakebed.formats import (
     MetaRange,
     MetaRangeID,
@@ -85,12 +86,9 @@ class LakebedReader(DataSourceReader):
         missing = [name for name in _NEEDED if name not in options]
         if missing:
             raise InvalidOption(f"the data source needs the option {missing[0]}")
-        server = GarbageServer(
-            options["endpoint"],
-            repository,
-            access_key_id=options["access_key_id"],
-            secret_access_key=options["secret_access_key"],
-        )
+        endpoint = normal_endpoint(options["endpoint"])
+        keys = options["access_key_id"], options["secret_access_key"]
+        server = GarbageServer(ClientSettings(endpoint, *keys), repository)
         try:
             namespace = Namespace.parse(server.storage_namespace())
             self._metarange = MetaRangeID(server.metarange(self._ref))

@@ -12,7 +12,7 @@ import msgspec
 from lakebed.base.leases import LeaseState
 from lakebed.clients.http.http import Client
 from lakebed.clients.http.retry import OUTLAST_RESTARTS
-from lakebed.clients.http.settings import ClientSettings, normal_endpoint
+from lakebed.clients.http.settings import ClientSettings
 from lakebed.formats.gc_files import GCFile, GCFileKind, GCMarker, GCRunID
 from lakebed.wire.config import ConfigAPI
 from lakebed.wire.garbage import (
@@ -33,10 +33,7 @@ class GarbageServer:
     All methods raise `lakebed.clients.http.errors.ClientError`.
     """
 
-    def __init__(
-        self, endpoint: str, repository: str, *, access_key_id: str, secret_access_key: str
-    ) -> None:
-        settings = ClientSettings(normal_endpoint(endpoint), access_key_id, secret_access_key)
+    def __init__(self, settings: ClientSettings, repository: str) -> None:
         self._repository = repository
         self._client = Client(settings, retry_policy=OUTLAST_RESTARTS)
         self._garbage = self._client.garbage

@@ -26,6 +26,16 @@ class CommitDetails:
     allow_empty: bool = False
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UploadDetails:
+    """Metadata of a new object."""
+
+    content_type: str
+    metadata: Mapping[str, str]
+    only_new: bool
+    """Whether to store only if the path has no object."""
+
+
 class OpenObject(Protocol):
     """A version of an object. A read returns bytes of this version, or fails."""
 
@@ -136,17 +146,9 @@ class Backend(Protocol):
         """Return an object for reading."""
 
     def upload(
-        self,
-        repository: str,
-        branch: str,
-        path: str,
-        data: BinaryIO,
-        *,
-        content_type: str,
-        metadata: Mapping[str, str],
-        only_new: bool,
+        self, repository: str, branch: str, path: str, data: BinaryIO, details: UploadDetails
     ) -> ObjectInfo:
-        """Store a file; with `only_new`, only if the path has no object."""
+        """Store a file."""
 
     def copy(
         self, repository: str, branch: str, path: str, source_ref: str, source_path: str

@@ -10,7 +10,7 @@ from typing import Any, BinaryIO, Final, TypeVar
 from lakebed.base.actor import Actor, EntryPoint, acting_as
 from lakebed.base.errors import LakebedError
 from lakebed.block import Between
-from lakebed.clients.library.backend import CommitDetails, Reset
+from lakebed.clients.library.backend import CommitDetails, Reset, UploadDetails
 from lakebed.clients.library.embedded_values import (
     change_value,
     commit_value,
@@ -376,15 +376,7 @@ class EmbeddedBackend:
             return b"".join(stream)
 
     def upload(
-        self,
-        repository: str,
-        branch: str,
-        path: str,
-        data: BinaryIO,
-        *,
-        content_type: str,
-        metadata: Mapping[str, str],
-        only_new: bool,
+        self, repository: str, branch: str, path: str, data: BinaryIO, details: UploadDetails
     ) -> ObjectInfo:
         with self._work():
             stored = self._catalog.uploads.upload(
@@ -392,9 +384,9 @@ class EmbeddedBackend:
                 BranchID(branch),
                 path.encode(),
                 iter(lambda: data.read(_CHUNK_BYTES), b""),
-                content_type=content_type,
-                metadata=metadata,
-                condition=(lambda found: found is None) if only_new else None,
+                content_type=details.content_type,
+                metadata=details.metadata,
+                condition=(lambda found: found is None) if details.only_new else None,
             )
             return object_info(stored)
 
@@ -438,7 +430,13 @@ class EmbeddedBackend:
                 metadata={**details.metadata, STRATEGY_KEY: "source-wins"},
             )
             # A server on this directory may run the import instead.
-            return _await_import(lambda: imports.status(*where, ImportID(import_id)), runtime.sleep)
+            while True:
+                status = imports.status(*where, ImportID(import_id))
+                if status.commit is not None:
+                    return commit_value(status.commit)
+                if status.error is not None:
+                    raise Invalid(f"the import failed: {status.error}", "import_failed")
+                runtime.sleep(_POLL_SECONDS)
 
 
 class EmbeddedObject:
@@ -458,13 +456,3 @@ def _user_of_process() -> str:
         return getpass.getuser()
     except (KeyError, OSError):  # in a container the user may have no name
         return f"uid-{os.getuid()}"
-
-
-def _await_import(status_of_import: Callable[[], Any], sleep: Callable[[float], None]) -> Commit:
-    while True:
-        status = status_of_import()
-        if status.commit is not None:
-            return commit_value(status.commit)
-        if status.error is not None:
-            raise Invalid(f"the import failed: {status.error}", "import_failed")
-        sleep(_POLL_SECONDS)

@@ -7,7 +7,7 @@ from functools import partial
 from mimetypes import guess_type
 from typing import BinaryIO, Final, Literal, TextIO, overload
 
-from lakebed.clients.library.backend import Backend
+from lakebed.clients.library.backend import Backend, UploadDetails
 from lakebed.clients.library.errors import Invalid, NotFound, ObjectExists, PreconditionFailed
 from lakebed.clients.library.files import (
     READ_MODES,
@@ -157,13 +157,12 @@ class WriteableObject(StoredObject):
         """
         check_mode(mode, WRITE_MODES)
         _check_metadata(metadata or {})
-        store = partial(
-            self._store,
+        details = UploadDetails(
             content_type=content_type or guess_type(self.path)[0] or _DEFAULT_TYPE,
             metadata=metadata or {},
             only_new="x" in mode,
         )
-        return new_writer(store, mode)
+        return new_writer(partial(self._store, details), mode)
 
     def upload(
         self,
@@ -192,21 +191,11 @@ class WriteableObject(StoredObject):
         """Delete the object from its branch if it exists; commits are unchanged."""
         self._backend.delete_objects(self.repository, self.ref, [self.path])
 
-    def _store(
-        self, data: BinaryIO, *, content_type: str, metadata: Mapping[str, str], only_new: bool
-    ) -> None:
+    def _store(self, details: UploadDetails, data: BinaryIO) -> None:
         try:
-            self._backend.upload(
-                self.repository,
-                self.ref,
-                self.path,
-                data,
-                content_type=content_type,
-                metadata=metadata,
-                only_new=only_new,
-            )
+            self._backend.upload(self.repository, self.ref, self.path, data, details)
         except PreconditionFailed as error:
-            if not only_new:
+            if not details.only_new:
                 raise
             raise ObjectExists(f"object already exists: {self.path}") from error
 

@@ -15,7 +15,7 @@ from lakebed.clients.http.errors import ClientError, Refused, Unreachable
 from lakebed.clients.http.http import Client
 from lakebed.clients.http.paging import list_items
 from lakebed.clients.http.settings import ClientSettings, load_settings, normal_endpoint
-from lakebed.clients.library.backend import CommitDetails, Reset
+from lakebed.clients.library.backend import CommitDetails, Reset, UploadDetails
 from lakebed.clients.library.errors import Invalid, LakeError, MergeConflict, Unavailable, error_of
 from lakebed.clients.library.values import (
     Change,
@@ -39,18 +39,6 @@ from lakebed.wire.objects import (
     PathList,
     ReadQuery,
     StatQuery,
-)
-from lakebed.wire.refs import (
-    BranchCreation,
-    BranchesQuery,
-    CherryPickCreation,
-    CommitCreation,
-    Diff,
-    DiffRefsQuery,
-    Merge,
-    ResetCreation,
-    RevertCreation,
-    TagCreation,
 )
 from lakebed.wire.repositories import RepositoriesQuery, Repository, RepositoryCreation
 
@@ -133,30 +121,23 @@ class RemoteBackend:
         from lakebed.reclaim.collector.on_arrow import ArrowExecutor
         from lakebed.reclaim.collector.storage import open_storage
 
-        with _explained():
-            server = GarbageServer(
-                self._settings.endpoint,
-                repository,
-                access_key_id=self._settings.access_key_id,
-                secret_access_key=self._settings.secret_access_key,
+        with _explained(), closing(GarbageServer(self._settings, repository)) as server:
+            storage = open_storage(server)
+            return CollectorJob(ArrowExecutor(storage, ThreadRuntime()), server, storage).run(
+                options
             )
-            with closing(server):
-                storage = open_storage(server)
-                return CollectorJob(ArrowExecutor(storage, ThreadRuntime()), server, storage).run(
-                    options
-                )
 
     # Branches and tags
 
     def list_branches(self, repository: str, prefix: str) -> Iterator[str]:
-        query = BranchesQuery(prefix=prefix)
+        query = refs.BranchesQuery(prefix=prefix)
         return (each.id for each in _listed(self._client.branches.list, repository, query))
 
     def get_branch(self, repository: str, branch: str) -> str:
         return self._client.branches.get(repository, branch).commit_id
 
     def create_branch(self, repository: str, branch: str, source: str) -> None:
-        self._client.branches.create(repository, BranchCreation(name=branch, source=source))
+        self._client.branches.create(repository, refs.BranchCreation(name=branch, source=source))
 
     def delete_branch(self, repository: str, branch: str) -> None:
         self._client.branches.delete(repository, branch)
@@ -169,7 +150,7 @@ class RemoteBackend:
         return self._client.tags.get(repository, tag).commit_id
 
     def create_tag(self, repository: str, tag: str, source: str) -> None:
-        self._client.tags.create(repository, TagCreation(id=tag, ref=source))
+        self._client.tags.create(repository, refs.TagCreation(id=tag, ref=source))
 
     def delete_tag(self, repository: str, tag: str) -> None:
         self._client.tags.delete(repository, tag)
@@ -183,7 +164,7 @@ class RemoteBackend:
         return map(_commit, _listed(self._client.refs.log, repository, ref))
 
     def diff(self, repository: str, left: str, right: str, prefix: str) -> Iterator[Change]:
-        query = DiffRefsQuery(prefix=prefix)
+        query = refs.DiffRefsQuery(prefix=prefix)
         return map(_change, _listed(self._client.refs.diff, repository, left, right, query))
 
     def uncommitted(self, repository: str, branch: str, prefix: str) -> Iterator[Change]:
@@ -191,7 +172,7 @@ class RemoteBackend:
         return map(_change, _listed(self._client.branches.diff, repository, branch, query))
 
     def commit(self, repository: str, branch: str, details: CommitDetails) -> Commit:
-        body = CommitCreation(
+        body = refs.CommitCreation(
             message=details.message,
             metadata=dict(details.metadata),
             allow_empty=details.allow_empty,
@@ -201,7 +182,7 @@ class RemoteBackend:
     def merge(
         self, repository: str, source: str, branch: str, details: CommitDetails, strategy: str
     ) -> Commit:
-        body = Merge(
+        body = refs.Merge(
             message=details.message,
             metadata=dict(details.metadata),
             allow_empty=details.allow_empty,
@@ -211,18 +192,18 @@ class RemoteBackend:
         return self.get_commit(repository, merged.reference)
 
     def revert(self, repository: str, branch: str, ref: str, parent_number: int | None) -> Commit:
-        body = RevertCreation(ref=ref, parent_number=parent_number or 0)
+        body = refs.RevertCreation(ref=ref, parent_number=parent_number or 0)
         self._client.branches.revert(repository, branch, body)
         return self.get_commit(repository, branch)
 
     def cherry_pick(
         self, repository: str, branch: str, ref: str, parent_number: int | None
     ) -> Commit:
-        body = CherryPickCreation(ref=ref, parent_number=parent_number)
+        body = refs.CherryPickCreation(ref=ref, parent_number=parent_number)
         return _commit(self._client.branches.cherry_pick(repository, branch, body))
 
     def reset(self, repository: str, branch: str, what: Reset, path: str) -> None:
-        body = ResetCreation(type=what, path=None if what == "reset" else path)
+        body = refs.ResetCreation(type=what, path=None if what == "reset" else path)
         self._client.branches.reset(repository, branch, body)
 
     # Objects
@@ -240,15 +221,7 @@ class RemoteBackend:
         return RemoteObject(self._client, repository, ref, self.stat(repository, ref, path))
 
     def upload(
-        self,
-        repository: str,
-        branch: str,
-        path: str,
-        data: BinaryIO,
-        *,
-        content_type: str,
-        metadata: Mapping[str, str],
-        only_new: bool,
+        self, repository: str, branch: str, path: str, data: BinaryIO, details: UploadDetails
     ) -> ObjectInfo:
         size, md5 = data.seek(0, os.SEEK_END), hashlib.md5(usedforsecurity=False)
         data.seek(0)
@@ -261,9 +234,9 @@ class RemoteBackend:
         request = ObjectsAPI.upload.request(repository, branch, ForcePathQuery(path=path))
         headers = {
             "Content-Length": str(size),
-            "Content-Type": content_type,
-            **{f"X-Lakefs-Meta-{name}": value for name, value in metadata.items()},
-            **({"If-None-Match": "*"} if only_new else {}),
+            "Content-Type": details.content_type,
+            **{f"X-Lakefs-Meta-{name}": value for name, value in details.metadata.items()},
+            **({"If-None-Match": "*"} if details.only_new else {}),
         }
         with self._client.open(request, content=chunks(), headers=headers) as response:
             stored = _object_info(self._client.answer(request, response).value)
@@ -303,7 +276,7 @@ class RemoteBackend:
                 for place, destination in objects.items()
             ),
         ]
-        commit = CommitCreation(message=details.message, metadata=dict(details.metadata))
+        commit = refs.CommitCreation(message=details.message, metadata=dict(details.metadata))
         imports, body = self._client.imports, ImportCreation(paths=paths, commit=commit)
         query = ImportQuery(id=imports.start(repository, branch, body).id)
         while True:
@@ -411,7 +384,7 @@ def _item(found: ObjectStats) -> ObjectInfo | CommonPrefix:
     return CommonPrefix(found.path) if found.path_type == "common_prefix" else _object_info(found)
 
 
-def _change(found: Diff) -> Change:
+def _change(found: refs.Diff) -> Change:
     return Change(
         type=cast(ChangeKind, found.type),
         path=found.path,

@@ -12,6 +12,7 @@ from lakebed.clients.http.http import Client
 from lakebed.clients.http.paging import list_items
 from lakebed.clients.working_copy.errors import Changed, Conflicts, WorkingCopyError
 from lakebed.clients.working_copy.state import RemotePath
+from lakebed.wire import refs
 from lakebed.wire.objects import (
     ForcePathQuery,
     ListQuery,
@@ -20,14 +21,6 @@ from lakebed.wire.objects import (
     PathList,
     PathQuery,
     ReadQuery,
-)
-from lakebed.wire.refs import (
-    BranchCreation,
-    CommitCreation,
-    Diff,
-    DiffObjectStat,
-    DiffRefsQuery,
-    Merge,
 )
 
 Step = Callable[[int], None]
@@ -108,14 +101,16 @@ class Remote:
 
     def diff(self, left: str, right: str) -> Iterator[tuple[str, RemoteFile | None]]:
         """Yield the paths that differ, each with its object in `right`, or None if deleted."""
-        query = DiffRefsQuery(prefix=self.source.prefix, type="two_dot", include_right_stats=True)
+        query = refs.DiffRefsQuery(
+            prefix=self.source.prefix, type="two_dot", include_right_stats=True
+        )
         for found in list_items(self._client.refs.diff, self._lake, left, right, query):
             path = found.path.removeprefix(self.source.prefix)
             if _is_data(path, found.size_bytes):
                 yield path, self._item(found, found.right, right) if found.right else None
 
     def _item(
-        self, found: ObjectStats | Diff, stats: ObjectStats | DiffObjectStat, ref: str
+        self, found: ObjectStats | refs.Diff, stats: ObjectStats | refs.DiffObjectStat, ref: str
     ) -> RemoteFile | None:
         path = found.path.removeprefix(self.source.prefix)
         if not _is_data(path, found.size_bytes):
@@ -208,7 +203,7 @@ class Remote:
 
     def make_branch(self, name: str, source: str) -> None:
         """Create a hidden branch if it does not exist."""
-        body = BranchCreation(name=name, source=source, hidden=True)
+        body = refs.BranchCreation(name=name, source=source, hidden=True)
         with _tolerating(_EXISTS):
             self._client.branches.create(self._lake, body)
 
@@ -219,7 +214,7 @@ class Remote:
 
     def commit(self, branch: str, message: str, metadata: Mapping[str, str]) -> str:
         """Commit the staged changes of a branch, if any; return its head."""
-        body = CommitCreation(message=message, metadata=dict(metadata))
+        body = refs.CommitCreation(message=message, metadata=dict(metadata))
         with _tolerating("no_changes"):
             self._client.commits.create(self._lake, branch, body)
         return self._client.branches.get(self._lake, branch).commit_id
@@ -232,7 +227,9 @@ class Remote:
         Raises:
             Conflicts: The source branch has committed or staged changes of the same objects.
         """
-        body = Merge(message=message, metadata=dict(metadata), squash_merge=True, keep_staged=True)
+        body = refs.Merge(
+            message=message, metadata=dict(metadata), squash_merge=True, keep_staged=True
+        )
         merge = self._client.refs.merge
         try:
             return merge(self._lake, branch, self.source.ref, body=body).reference

@@ -36,7 +36,7 @@ from google.cloud.bigtable_v2.types import ReadRowsResponse
 from lakebed.base.runtime import Runtime
 from lakebed.kv.drivers.google_rpc import Connection
 from lakebed.kv.errors import ForeignStore, InvalidArgument, StoreUnavailable, UnsafeStore
-from lakebed.kv.fenced import Cell, CellDatabase, FencedStore
+from lakebed.kv.fenced import Cell, CellDatabase, CellPage, FencedStore
 from lakebed.kv.lifetime import closing_on_error
 from lakebed.kv.rows import list_partitions, pack, row_name, split_name, unpack
 from lakebed.kv.store import Limits, Store, after_prefix
@@ -120,9 +120,7 @@ class BigtableCells(CellDatabase):
             return new
         return self.read(partition, key)
 
-    def page(
-        self, partition: bytes, start: bytes, limit: int
-    ) -> tuple[list[tuple[bytes, Cell]], bytes | None]:
+    def page(self, partition: bytes, start: bytes, limit: int) -> CellPage:
         prefix = row_name(partition)
         rows = self._rows(_between(prefix + start, after_prefix(prefix)), limit)
         cells = [(split_name(name)[1], cell) for name, cell in rows]

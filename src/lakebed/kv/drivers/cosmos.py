@@ -50,7 +50,7 @@ from lakebed.kv.drivers.failures import Failures
 from lakebed.kv.drivers.requests_errors import failed_to_connect
 from lakebed.kv.errors import ForeignStore, InvalidArgument, UnsafeStore
 from lakebed.kv.etags import ETagCells
-from lakebed.kv.fenced import Cell, FencedStore
+from lakebed.kv.fenced import Cell, CellPage, FencedStore
 from lakebed.kv.lifetime import closing_on_error
 from lakebed.kv.store import PARTITIONS_PAGE, Limits, Store, Version
 from lakebed.kv.urls import split_url
@@ -103,9 +103,7 @@ class CosmosCells(ETagCells):
             self._container = _FAILURES.read(lambda: _prepare(client, database, container))
             check_container(_FAILURES.read(self._container.read))
 
-    def page(
-        self, partition: bytes, start: bytes, limit: int
-    ) -> tuple[list[tuple[bytes, Cell]], bytes | None]:
+    def page(self, partition: bytes, start: bytes, limit: int) -> CellPage:
         parameters: list[dict[str, object]] = [
             {"name": "@limit", "value": limit},
             {"name": "@partition", "value": partition.hex()},

@@ -46,7 +46,7 @@ from lakebed.kv.errors import (
     StoreUnreachable,
     UnsafeStore,
 )
-from lakebed.kv.fenced import Cell, CellDatabase, FencedStore
+from lakebed.kv.fenced import Cell, CellDatabase, CellPage, FencedStore
 from lakebed.kv.lifetime import closing_on_error
 from lakebed.kv.store import Limits, Store, Version
 from lakebed.kv.urls import split_url
@@ -144,9 +144,7 @@ class DynamoDBCells(CellDatabase):
             raise _failure_of_a_write(error) from error
         return new
 
-    def page(
-        self, partition: bytes, start: bytes, limit: int
-    ) -> tuple[list[tuple[bytes, Cell]], bytes | None]:
+    def page(self, partition: bytes, start: bytes, limit: int) -> CellPage:
         condition, values = f"{_PARTITION} = :partition", {":partition": {"B": partition}}
         if start:
             # A start longer than any key sorts right after its truncation.

@@ -36,7 +36,7 @@ from pymongo.read_concern import ReadConcern
 from lakebed.base.runtime import Runtime
 from lakebed.kv.drivers.failures import Failures
 from lakebed.kv.errors import ForeignStore, InvalidArgument, UnsafeStore
-from lakebed.kv.fenced import Cell, CellDatabase, FencedStore
+from lakebed.kv.fenced import Cell, CellDatabase, CellPage, FencedStore
 from lakebed.kv.lifetime import closing_on_error
 from lakebed.kv.rows import list_partitions, row_name, split_name
 from lakebed.kv.store import Limits, Store, Version, after_prefix
@@ -105,9 +105,7 @@ class MongoDBCells(CellDatabase):
         except PyMongoError as error:
             raise _FAILURES.of_write(error) from error
 
-    def page(
-        self, partition: bytes, start: bytes, limit: int
-    ) -> tuple[list[tuple[bytes, Cell]], bytes | None]:
+    def page(self, partition: bytes, start: bytes, limit: int) -> CellPage:
         prefix = row_name(partition)
         documents = self._documents(prefix + start, after_prefix(prefix), limit)
         cells = [

@@ -46,7 +46,7 @@ from lakebed.kv.errors import (
     StoreUnavailable,
     UnsafeStore,
 )
-from lakebed.kv.fenced import Cell, CellDatabase, FencedStore
+from lakebed.kv.fenced import Cell, CellDatabase, CellPage, FencedStore
 from lakebed.kv.lifetime import closing_on_error
 from lakebed.kv.store import PARTITIONS_PAGE, Limits, Store, Version
 from lakebed.kv.urls import split_url
@@ -142,9 +142,7 @@ class SpannerCells(CellDatabase):
         self._commit(transaction, begun)
         return new
 
-    def page(
-        self, partition: bytes, start: bytes, limit: int
-    ) -> tuple[list[tuple[bytes, Cell]], bytes | None]:
+    def page(self, partition: bytes, start: bytes, limit: int) -> CellPage:
         bounds = {"start_closed": _names(partition, start), "end_closed": _names(partition)}
         rows = self._rows({"ranges": [bounds]}, limit, _READ)
         cells = [(_bytes(row[0]), _cell(row)) for row in rows]

@@ -11,7 +11,7 @@ from sortedcontainers import SortedDict
 
 from lakebed.kv.drivers.memory import MemoryStore
 from lakebed.kv.errors import OutcomeUnknown, StoreUnavailable
-from lakebed.kv.fenced import Cell, CellDatabase
+from lakebed.kv.fenced import Cell, CellDatabase, CellPage
 from lakebed.testing.simulation.runtime import EPOCH
 from lakebed.testing.simulation.scheduler import SimulatedProcess
 from lakebed.testing.simulation.simulator import Simulation
@@ -62,9 +62,7 @@ class SimulatedDatabase:
             self._note("set", partition, key, new)
         return new
 
-    def page(
-        self, partition: bytes, start: bytes, limit: int
-    ) -> tuple[list[tuple[bytes, Cell]], bytes | None]:
+    def page(self, partition: bytes, start: bytes, limit: int) -> CellPage:
         """List cells in order."""
         keys = [key for of, key in self._cells.irange((partition, start)) if of == partition]
         cells = [(key, self.find(partition, key)) for key in keys[:limit]]
@@ -117,9 +115,7 @@ class _SimulatedCells(CellDatabase):
     def erase(self, partition: bytes, key: bytes, stamp: bytes) -> None:
         self._call("erase", partition, key, lambda: self._database.erase(partition, key, stamp))
 
-    def page(
-        self, partition: bytes, start: bytes, limit: int
-    ) -> tuple[list[tuple[bytes, Cell]], bytes | None]:
+    def page(self, partition: bytes, start: bytes, limit: int) -> CellPage:
         return self._call(
             "page", partition, start, lambda: self._database.page(partition, start, limit)
         )

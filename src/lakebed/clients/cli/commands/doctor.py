@@ -77,65 +77,46 @@ def doctor(session: Session) -> None:
 
 
 def _examined(session: Session) -> Iterator[DoctorFinding]:
-    for check in (_settings, _server, _credentials, _versions, _clock):
-        finding = check(session)
-        yield finding
-        if not finding.ok:
+    for check, find in _CHECKS.items():
+        try:
+            yield DoctorFinding(check, ok=True, found=find(session))
+        except ClientError as error:
+            yield DoctorFinding(check, ok=False, found=str(error), advice=_advice(check, error))
             return
+    yield _clock(session)
 
 
-def _settings(session: Session) -> DoctorFinding:
-    try:
-        client = session.client
-    except ClientError as error:
-        return DoctorFinding(
-            "settings", ok=False, found=str(error), advice="set the missing setting"
-        )
-    return DoctorFinding("settings", ok=True, found=f"endpoint {client.endpoint}")
+def _advice(check: str, error: ClientError) -> str:
+    if check == "settings":
+        return "set the missing setting"
+    if check == "server":
+        return "start the server (lakebed quickstart), or correct LAKEBED_ENDPOINT"
+    if check == "credentials":
+        if not isinstance(error, Refused):
+            return "check that the endpoint is a lakeFS server"
+        if error.status == _UNAUTHORIZED:
+            return (
+                "correct LAKEBED_ACCESS_KEY_ID and LAKEBED_SECRET_ACCESS_KEY, or create a new key"
+            )
+    return "check the log of the server"
 
 
-def _server(session: Session) -> DoctorFinding:
-    try:
-        session.client.config.health()
-    except ClientError as error:
-        return DoctorFinding(
-            "server",
-            ok=False,
-            found=str(error),
-            advice="start the server (lakebed quickstart), or correct LAKEBED_ENDPOINT",
-        )
-    return DoctorFinding("server", ok=True, found="it responds")
+def _server(session: Session) -> str:
+    session.client.config.health()
+    return "it responds"
 
 
-def _credentials(session: Session) -> DoctorFinding:
-    try:
-        user = session.client.auth.current_user().user.id
-    except Refused as error:
-        advice = (
-            "correct LAKEBED_ACCESS_KEY_ID and LAKEBED_SECRET_ACCESS_KEY, or create a new key"
-            if error.status == _UNAUTHORIZED
-            else "check the log of the server"
-        )
-        return DoctorFinding("credentials", ok=False, found=str(error), advice=advice)
-    except ClientError as error:
-        return DoctorFinding(
-            "credentials",
-            ok=False,
-            found=str(error),
-            advice="check that the endpoint is a lakeFS server",
-        )
-    return DoctorFinding("credentials", ok=True, found=f"you are {user}")
+def _versions(session: Session) -> str:
+    server = session.client.config.get().version_config.version or "unknown"
+    return f"client {__version__}, server {server}"
 
 
-def _versions(session: Session) -> DoctorFinding:
-    try:
-        config = session.client.config.get()
-    except ClientError as error:
-        return DoctorFinding(
-            "versions", ok=False, found=str(error), advice="check the log of the server"
-        )
-    server = config.version_config.version or "unknown"
-    return DoctorFinding("versions", ok=True, found=f"client {__version__}, server {server}")
+_CHECKS: Final[dict[str, Callable[[Session], str]]] = {
+    "settings": lambda session: f"endpoint {session.client.endpoint}",
+    "server": _server,
+    "credentials": lambda session: f"you are {session.client.auth.current_user().user.id}",
+    "versions": _versions,
+}
 
 
 def _clock(

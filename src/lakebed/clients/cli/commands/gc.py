@@ -274,14 +274,7 @@ def _opened(
     from lakebed.clients.garbage.server import GarbageServer  # slow to import
     from lakebed.reclaim.collector.storage import open_storage
 
-    settings = session.settings
-    server = GarbageServer(
-        settings.endpoint,
-        repository,
-        access_key_id=settings.access_key_id,
-        secret_access_key=settings.secret_access_key,
-    )
-    with closing(server):
+    with closing(GarbageServer(session.settings, repository)) as server:
         yield server, open_storage(server, _block_settings(local_root))
 
 

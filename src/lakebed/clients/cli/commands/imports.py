@@ -47,6 +47,8 @@ class _Import:
     client: Client
     destination: PathUri
     id: str
+    errors: list[Exception] | None = None
+    """The error of the Spark job in this process; None if the server runs the import."""
 
     def status(self) -> ImportStatus:
         at = self.destination
@@ -55,20 +57,6 @@ class _Import:
     def cancel(self) -> None:
         at = self.destination
         self.client.imports.cancel(at.repository, at.ref, ImportQuery(id=self.id))
-
-    def check(self) -> None:
-        """Raise the error of the process that runs the import, if not the server."""
-
-
-@dataclass(frozen=True, slots=True)
-class _SparkImport(_Import):
-    """An import run by a Spark job of this process."""
-
-    errors: list[Exception]
-
-    def check(self) -> None:
-        if self.errors:
-            raise self.errors[0]
 
 
 @client_command(app, "import")
@@ -128,18 +116,15 @@ def import_(
         strict=strict,
         spark=spark,
     )
-    start = session.client.imports.start
-    if spark:
-        if find_spec("pyspark") is None:
-            raise MissingExtraError("--spark", "spark")
-        started = start(destination.repository, destination.ref, body)
-        errors = _start_job(session, destination, started, master, local_root, strict=strict)
-        running: _Import = _SparkImport(session.client, destination, started.id, errors)
-    elif master or local_root:
+    if spark and find_spec("pyspark") is None:
+        raise MissingExtraError("--spark", "spark")
+    if not spark and (master or local_root):
         raise Misuse("--master and --local-root need --spark")
-    else:
-        started = start(destination.repository, destination.ref, body)
-        running = _Import(session.client, destination, started.id)
+    started = session.client.imports.start(destination.repository, destination.ref, body)
+    errors = None
+    if spark:
+        errors = _start_job(session, destination, started, master, local_root, strict=strict)
+    running = _Import(session.client, destination, started.id, errors)
     _finish(session, running, source, no_progress=no_progress)
 
 
@@ -184,7 +169,8 @@ def _finish(session: Session, running: _Import, source: str, *, no_progress: boo
             progress.show(status.ingested_objects, status.current_prefix)
             if status.completed or status.error:
                 break
-            running.check()
+            if running.errors:
+                raise running.errors[0]
             if interrupts.wait(_POLL_SECONDS):
                 with progress.hidden(), interrupts.raised():
                     _ask(running)
@@ -252,8 +238,8 @@ class _Interrupts:
 
 def _ask(running: _Import) -> None:
     """Ask after Ctrl-C whether to cancel an import; a second Ctrl-C leaves it running."""
-    on_spark = isinstance(running, _SparkImport)
-    goes_on = "ends with its Spark job" if on_spark else "continues on the server"
+    on_server = running.errors is None
+    goes_on = "continues on the server" if on_server else "ends with its Spark job"
     hint = f"import {running.id} {goes_on}"
     if not sys.stdin.isatty():
         warn(hint)

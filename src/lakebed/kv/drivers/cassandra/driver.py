@@ -22,7 +22,7 @@ from lakebed.kv.drivers.cassandra.statements import (
     row_of,
 )
 from lakebed.kv.errors import StoreUnavailable, StoreUnreachable
-from lakebed.kv.fenced import Cell, CellDatabase, FencedStore
+from lakebed.kv.fenced import Cell, CellDatabase, CellPage, FencedStore
 from lakebed.kv.lifetime import closing_on_error
 from lakebed.kv.rows import pack_body, unpack_body
 from lakebed.kv.store import Limits, Store
@@ -85,9 +85,7 @@ class CassandraCells(CellDatabase):
         except ERRORS as error:
             raise FAILURES.of_write(error) from error
 
-    def page(
-        self, partition: bytes, start: bytes, limit: int
-    ) -> tuple[list[tuple[bytes, Cell]], bytes | None]:
+    def page(self, partition: bytes, start: bytes, limit: int) -> CellPage:
         rows = FAILURES.read(lambda: self._execute(PAGE, (partition, start, limit)).all())
         cells = [(key, unpack_body(stamp, body)) for key, stamp, body in rows]
         return cells, cells[-1][0] + b"\x00" if len(cells) == limit else None

@@ -12,7 +12,7 @@ from lakebed.base.runtime import Runtime
 from lakebed.kv.drivers.failures import Failures
 from lakebed.kv.drivers.hbase.link import ERRORS, SERVICE, HBaseLink, explain, parse_url
 from lakebed.kv.errors import ForeignStore, StoreUnavailable, UnsafeStore
-from lakebed.kv.fenced import Cell, CellDatabase, FencedStore
+from lakebed.kv.fenced import Cell, CellDatabase, CellPage, FencedStore
 from lakebed.kv.lifetime import closing_on_error
 from lakebed.kv.pool import Pool
 from lakebed.kv.rows import list_partitions, pack_body, row_name, split_name, unpack_body
@@ -102,9 +102,7 @@ class HBaseCells(CellDatabase):
         except ERRORS as error:
             raise _FAILURES.of_write(error) from error
 
-    def page(
-        self, partition: bytes, start: bytes, limit: int
-    ) -> tuple[list[tuple[bytes, Cell]], bytes | None]:
+    def page(self, partition: bytes, start: bytes, limit: int) -> CellPage:
         prefix = row_name(partition)
         rows = self._rows(prefix + start, after_prefix(prefix), limit, [STAMP, BODY])
         cells = [(split_name(row.row)[1], _cell(row)) for row in rows]
