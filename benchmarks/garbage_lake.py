@@ -38,7 +38,7 @@ from lakebed.formats.gc_files import (
     GCManifest,
     GCRun,
     GCRunID,
-    encode_gc_manifest,
+    encode_gc_record,
     encode_gc_table,
 )
 from lakebed.formats.layout import gc_path
@@ -142,7 +142,7 @@ class GarbageLake:
             with_uploads=True,
         )
         manifest = GCManifest(run=run, ended_us=self.now_us + 1, files=tuple(files))
-        self._write(gc_path(UID, run_id, MANIFEST_NAME), encode_gc_manifest(manifest))
+        self._write(gc_path(UID, run_id, MANIFEST_NAME), encode_gc_record(manifest))
         return run_id
 
     def _add(self, count: int) -> Objects:

@@ -101,7 +101,7 @@ def status(
     session.output.table(
         changes,
         [
-            ("RemotePath", lambda item: item["source"]),
+            ("Source", lambda item: item["source"]),
             ("Change", lambda item: item["change"]),
             ("Path", lambda item: item["path"]),
         ],
@@ -206,7 +206,7 @@ def list_folders(session: Session, directory: DirectoryArgument = Path()) -> Non
         found,
         [
             ("Directory", lambda item: item["directory"]),
-            ("RemotePath", lambda item: item["src"]),
+            ("Source", lambda item: item["src"]),
             ("Commit", lambda item: CommitId(item["at_head"])),
         ],
     )
