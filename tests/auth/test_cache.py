@@ -318,10 +318,12 @@ def test_the_groups_of_a_user_are_as_old_as_other_records(store: Store) -> None:
     there.setup("admin")
     there.users.create("jane")
     _, jane = equip(here, "jane")
-    assert here.groups_of(jane) == ()
+    assert here.groups_of((jane.user_id, jane.unique_id)) == ()
     there.memberships.add("jane", "Viewers")
-    assert here.groups_of(jane) == ()
+    assert here.groups_of((jane.user_id, jane.unique_id)) == ()
     clock.sleep(5.1)
-    assert here.groups_of(jane) == ("Viewers",)
+    assert here.groups_of((jane.user_id, jane.unique_id)) == ("Viewers",)
     here.memberships.add("jane", "Developers")
-    assert here.groups_of(jane) == ("Developers", "Viewers"), "a change by this process"
+    assert here.groups_of((jane.user_id, jane.unique_id)) == ("Developers", "Viewers"), (
+        "a change by this process"
+    )

@@ -37,7 +37,7 @@ def policy(*statements: Statement) -> Policy:
 def is_allowed(
     policies: Sequence[Policy], user: str, asked: Permission, context: Context = NO_ADDRESS
 ) -> bool:
-    return Rules(policies, user).resource_filter(asked.action, context)(asked.resource)
+    return bool(Rules(policies, user).resource_filter(asked.action, context)(asked.resource))
 
 
 # Wildcards

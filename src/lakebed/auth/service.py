@@ -3,22 +3,14 @@
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
+from typing import Final
 
 from lakebed.auth import records_pb2 as pb
 from lakebed.auth.cache import AuthCacheSettings, ExpiringCache, ValueT
+from lakebed.auth.entities import keys as stored
 from lakebed.auth.entities.base import TRIES, page_of
 from lakebed.auth.entities.credentials import AccessKeys
 from lakebed.auth.entities.groups import Groups
-from lakebed.auth.entities.keys import (
-    AUTH,
-    GROUP_POLICIES,
-    GROUPS,
-    LOGOUTS,
-    POLICIES,
-    USER_GROUPS,
-    USER_POLICIES,
-    USERS,
-)
 from lakebed.auth.entities.policies import Policies
 from lakebed.auth.entities.relations import Relations
 from lakebed.auth.entities.users import Users
@@ -40,7 +32,7 @@ from lakebed.auth.model import (
     User,
     UserID,
 )
-from lakebed.auth.policy.rules import Context, Permission, Rules
+from lakebed.auth.policy.rules import Context, Matcher, Permission, Rules
 from lakebed.auth.secrets import SecretBox, ServerKeys, Throttle, is_access_key_id, same_secret
 from lakebed.auth.setup import Setup
 from lakebed.auth.tokens import NOT_OURS, Token, Tokens
@@ -110,6 +102,8 @@ class AuthService:
         self._sessions = ExpiringCache(held(self._session), runtime, settings)
         self._rules = ExpiringCache(self._load_rules, runtime, settings)
         self._groups = ExpiringCache(self._load_groups, runtime, settings)
+        self.groups_of: Final = self._groups.get
+        """Returns the names of a user's groups, by the name and the unique id of the user."""
 
     # Setup
 
@@ -248,19 +242,13 @@ class AuthService:
             if not is_granted(permission.resource):
                 raise Denied(identity.user_id, permission.action, permission.resource)
 
-    def resource_filter(
-        self, identity: Identity, context: Context, action: str
-    ) -> Callable[[str], bool]:
+    def resource_filter(self, identity: Identity, context: Context, action: str) -> Matcher:
         """Return a predicate for the resources on which a user may perform an action.
 
         It uses the current policies: for one listing, not for longer.
         """
         rules = self._rules.get((identity.user_id, identity.unique_id))
         return rules.resource_filter(action, context)
-
-    def groups_of(self, identity: Identity) -> tuple[str, ...]:
-        """Return the names of a user's groups."""
-        return self._groups.get((identity.user_id, identity.unique_id))
 
     @traced("auth.effective_policies")
     def effective_policies(
@@ -274,18 +262,22 @@ class AuthService:
 
     def _open(self, store: Store, box: SecretBox) -> None:
         runtime, forget = self._runtime, self._forget
-        self.users = Users(store, runtime, USERS, prune=self._prune_user, changed=forget)
-        self.groups = Groups(store, runtime, GROUPS, prune=self._prune_group, changed=forget)
-        self.policies = Policies(store, runtime, POLICIES, prune=self._prune_policy, changed=forget)
+        self.users = Users(store, runtime, stored.USERS, prune=self._prune_user, changed=forget)
+        self.groups = Groups(store, runtime, stored.GROUPS, prune=self._prune_group, changed=forget)
+        self.policies = Policies(
+            store, runtime, stored.POLICIES, prune=self._prune_policy, changed=forget
+        )
         self.credentials = AccessKeys(store, runtime, self.users, box, changed=forget)
-        self.memberships = Relations(store, USER_GROUPS, self.users, self.groups, changed=forget)
+        self.memberships = Relations(
+            store, stored.USER_GROUPS, self.users, self.groups, changed=forget
+        )
         self.user_policies = Relations(
-            store, USER_POLICIES, self.users, self.policies, changed=forget
+            store, stored.USER_POLICIES, self.users, self.policies, changed=forget
         )
         self.group_policies = Relations(
-            store, GROUP_POLICIES, self.groups, self.policies, changed=forget
+            store, stored.GROUP_POLICIES, self.groups, self.policies, changed=forget
         )
-        self._logouts = Records(store, LOGOUTS, AUTH)
+        self._logouts = Records(store, stored.LOGOUTS, stored.AUTH)
         self._setup = Setup(store, runtime, self.users, self.credentials)
 
     def _prune_user(self, user: str, unique_id: UniqueID) -> None:

@@ -35,21 +35,9 @@ from typing import Final, TypeVar
 from google.protobuf.message import Message
 
 from lakebed.auth import records_pb2 as pb
+from lakebed.auth.entities import keys as stored
 from lakebed.auth.entities.base import TRIES
 from lakebed.auth.entities.credentials import AccessKeys
-from lakebed.auth.entities.keys import (
-    AUTH,
-    CREDENTIALS,
-    GROUP_POLICIES,
-    GROUPS,
-    POLICIES,
-    SETUP,
-    SETUP_NAME,
-    USER_CREDENTIALS,
-    USER_GROUPS,
-    USERS,
-    pair,
-)
 from lakebed.auth.entities.names import check_name
 from lakebed.auth.entities.policies import statement_messages
 from lakebed.auth.entities.users import Users
@@ -105,11 +93,11 @@ class Setup:
         self._runtime = runtime
         self._users = users
         self._credentials = credentials
-        self._record = Records(store, SETUP, AUTH)
+        self._record = Records(store, stored.SETUP, stored.AUTH)
 
     def is_done(self) -> bool:
         """Return whether the installation is set up."""
-        record = self._record.find(SETUP_NAME)
+        record = self._record.find(stored.SETUP_NAME)
         return record is not None and record.message.finished
 
     def run(self, user: str, given: KeyPair | None, *, email: str) -> NewCredential:
@@ -133,7 +121,7 @@ class Setup:
 
     def _wait_for_others(self) -> Record[pb.Setup] | None:
         """Return the record of an unfinished attempt, or None if none has begun."""
-        found = self._record.find(SETUP_NAME)
+        found = self._record.find(stored.SETUP_NAME)
         since = self._runtime.monotonic()
         while found is not None:
             if found.message.finished:
@@ -141,7 +129,7 @@ class Setup:
             if self._runtime.monotonic() - since >= PATIENCE_SECONDS:
                 break
             self._runtime.sleep(_POLL_SECONDS * (0.5 + self._runtime.random()))
-            latest = self._record.find(SETUP_NAME)
+            latest = self._record.find(stored.SETUP_NAME)
             if latest is None or latest.predicate != found.predicate:
                 since = self._runtime.monotonic()
             found = latest
@@ -167,11 +155,11 @@ class Setup:
         message.user.CopyFrom(first)
         predicate: Predicate = ABSENT if found is None else found.predicate
         try:
-            version = self._record.set_if(SETUP_NAME, message, predicate)
+            version = self._record.set_if(stored.SETUP_NAME, message, predicate)
         except PredicateFailed:
             return None
         except OutcomeUnknown:
-            latest = self._record.find(SETUP_NAME)
+            latest = self._record.find(stored.SETUP_NAME)
             if latest is None or latest.message != message:
                 raise
             version = latest.predicate
@@ -195,30 +183,34 @@ class Setup:
                 created_us=attempt.credential.created_us,
                 statements=statement_messages(statements),
             )
-            self._replace(attempt, POLICIES, name.encode(), policy)
+            self._replace(attempt, stored.POLICIES, name.encode(), policy)
         groups: dict[str, UniqueID] = {}
         for name, attached in BASE_GROUPS.items():
             groups[name] = new_unique_id(self._runtime)
             group = pb.Group(unique_id=groups[name], created_us=attempt.credential.created_us)
-            self._replace(attempt, GROUPS, name.encode(), group)
+            self._replace(attempt, stored.GROUPS, name.encode(), group)
             for policy_name in attached:
                 relation = pb.Relation(
                     source_unique_id=groups[name], target_unique_id=policies[policy_name]
                 )
-                self._replace(attempt, GROUP_POLICIES, pair(name, policy_name), relation)
+                self._replace(
+                    attempt, stored.GROUP_POLICIES, stored.pair(name, policy_name), relation
+                )
         return groups
 
     def _write_user(self, attempt: _Attempt, admins: UniqueID) -> None:
         """Do step 4."""
         new, unique_id = attempt.credential, attempt.user_unique_id
         user = pb.User(unique_id=unique_id, created_us=new.created_us, email=attempt.email)
-        self._replace(attempt, USERS, new.user_id.encode(), user)
+        self._replace(attempt, stored.USERS, new.user_id.encode(), user)
         membership = pb.Relation(source_unique_id=unique_id, target_unique_id=admins)
-        self._replace(attempt, USER_GROUPS, pair(new.user_id, ADMINS), membership)
+        self._replace(attempt, stored.USER_GROUPS, stored.pair(new.user_id, ADMINS), membership)
         line = pb.UserCredential(user_unique_id=unique_id, created_us=new.created_us)
-        self._replace(attempt, USER_CREDENTIALS, pair(new.user_id, new.access_key_id), line)
+        self._replace(
+            attempt, stored.USER_CREDENTIALS, stored.pair(new.user_id, new.access_key_id), line
+        )
         sealed = self._credentials.sealed(new, unique_id)
-        self._replace(attempt, CREDENTIALS, new.access_key_id.encode(), sealed)
+        self._replace(attempt, stored.CREDENTIALS, new.access_key_id.encode(), sealed)
 
     def _finish(self, attempt: _Attempt) -> None:
         """Do step 5."""
@@ -226,11 +218,11 @@ class Setup:
         message.CopyFrom(attempt.message)
         message.finished = True
         try:
-            self._record.set_if(SETUP_NAME, message, attempt.version)
+            self._record.set_if(stored.SETUP_NAME, message, attempt.version)
         except PredicateFailed:
             raise _Replaced from None
         except OutcomeUnknown:
-            found = self._record.find(SETUP_NAME)
+            found = self._record.find(stored.SETUP_NAME)
             if found is None or found.predicate == attempt.version:
                 raise
             if found.message != message:
@@ -240,12 +232,12 @@ class Setup:
         self, attempt: _Attempt, kind: RecordKind[MessageT], name: bytes, message: MessageT
     ) -> None:
         """Replace a record, unless another attempt took over."""
-        records = Records(self._store, kind, AUTH)
+        records = Records(self._store, kind, stored.AUTH)
         for _ in range(TRIES):
             found = records.find(name)
             if found is not None and found.message == message:
                 return  # an earlier write had succeeded
-            claim = self._record.find(SETUP_NAME)
+            claim = self._record.find(stored.SETUP_NAME)
             if claim is None or claim.predicate != attempt.version:
                 raise _Replaced
             predicate: Predicate = ABSENT if found is None else found.predicate

@@ -14,16 +14,8 @@ from contextlib import suppress
 from typing import Final
 
 from lakebed.auth import records_pb2 as pb
+from lakebed.auth.entities import keys as stored
 from lakebed.auth.entities.base import Changed, page_of
-from lakebed.auth.entities.keys import (
-    AUTH,
-    CREDENTIALS,
-    USER_CREDENTIALS,
-    pair,
-    pair_prefix,
-    split_pair,
-    start_after,
-)
 from lakebed.auth.entities.users import Users
 from lakebed.auth.errors import AlreadyExists, AuthenticationFailed, CredentialNotFound
 from lakebed.auth.model import (
@@ -71,8 +63,8 @@ class AccessKeys:
         self._users = users
         self._box = box
         self._changed = changed
-        self._records = Records(store, CREDENTIALS, AUTH)
-        self._index = Records(store, USER_CREDENTIALS, AUTH)
+        self._records = Records(store, stored.CREDENTIALS, stored.AUTH)
+        self._index = Records(store, stored.USER_CREDENTIALS, stored.AUTH)
 
     def create(self, user: str, given: KeyPair | None = None) -> NewCredential:
         """Create an access key for a user; only this call returns its secret."""
@@ -80,7 +72,7 @@ class AccessKeys:
         new = self.generate(UserID(user), given)
         predicate = self._free(new.access_key_id)
         line = pb.UserCredential(user_unique_id=unique_id, created_us=new.created_us)
-        self._index.set(pair(user, new.access_key_id), line)
+        self._index.set(stored.pair(user, new.access_key_id), line)
         self._write(new.access_key_id, self.sealed(new, unique_id), predicate)
         self._remove_if_orphaned(new, unique_id)
         _LOGGER.info("access key %s of user %s was created", new.access_key_id, user)
@@ -91,9 +83,9 @@ class AccessKeys:
     ) -> AuthPage[Credential]:
         """Return the access keys of a user, ordered by id."""
         unique_id = UniqueID(self._users.live(user).message.unique_id)
-        begin = pair_prefix(user)
+        begin = stored.pair_prefix(user)
         lines = self._index.scan(
-            prefix=begin + prefix.encode(), start=begin + start_after(after.encode())
+            prefix=begin + prefix.encode(), start=begin + stored.start_after(after.encode())
         )
         dead: list[Record[pb.UserCredential]] = []
 
@@ -139,9 +131,9 @@ class AccessKeys:
 
     def prune(self, user: str, unique_id: UniqueID) -> None:
         """Remove the access keys of a deleted user."""
-        for line in self._index.scan(prefix=pair_prefix(user)):
+        for line in self._index.scan(prefix=stored.pair_prefix(user)):
             if line.message.user_unique_id == unique_id:
-                self._remove(line, split_pair(line.name)[1])
+                self._remove(line, stored.split_pair(line.name)[1])
 
     def generate(self, user: UserID, given: KeyPair | None) -> NewCredential:
         """Return a new access key, without storing it."""
@@ -176,7 +168,9 @@ class AccessKeys:
         """Return the index entry of a user's access key."""
         unique_id = self._users.live(user).message.unique_id
         line = (
-            self._index.find(pair(user, access_key_id)) if is_access_key_id(access_key_id) else None
+            self._index.find(stored.pair(user, access_key_id))
+            if is_access_key_id(access_key_id)
+            else None
         )
         if line is None or line.message.user_unique_id != unique_id:
             raise CredentialNotFound(access_key_id)
@@ -208,7 +202,7 @@ class AccessKeys:
         except PredicateFailed:
             found = self._find(key)
             if found is None or found.message.user_unique_id != message.user_unique_id:
-                self._index.delete(pair(message.user, key))
+                self._index.delete(stored.pair(message.user, key))
             raise _taken(key) from None
 
     def _remove_stale(
@@ -220,7 +214,7 @@ class AccessKeys:
             owner = self._users.live_messages([user]).get(user)
             if owner is not None and owner.unique_id == unique_id:
                 with suppress(OutcomeUnknown):
-                    self._remove(line, split_pair(line.name)[1])
+                    self._remove(line, stored.split_pair(line.name)[1])
 
     def _remove_if_orphaned(self, new: NewCredential, unique_id: UniqueID) -> None:
         """Remove a new key if its user was deleted meanwhile: the deletion may have missed it."""
@@ -247,7 +241,7 @@ class AccessKeys:
 
 
 def _credential(line: Record[pb.UserCredential]) -> Credential:
-    _, access_key_id = split_pair(line.name)
+    _, access_key_id = stored.split_pair(line.name)
     return Credential(access_key_id=AccessKeyID(access_key_id), created_us=line.message.created_us)
 
 

@@ -85,13 +85,8 @@ def _lower(found: re.Match[str]) -> str:
     return found[1].lower()
 
 
-def is_anything(_text: str) -> bool:
-    """Match every text."""
-    return True
-
-
-Test = Callable[[str], bool]
-"""Predicate for the resources on which a user may perform an action."""
+is_anything: Final[Matcher] = re.compile("").match
+"""Matches every text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,10 +114,6 @@ class _Rule:
     conditions_hold: Callable[[Context], bool] | None
     """None if the statement has no conditions."""
 
-    def applies(self, context: Context) -> bool:
-        """Return whether all conditions of the statement hold."""
-        return self.conditions_hold is None or self.conditions_hold(context)
-
 
 class Rules:
     """All policies of one user, compiled for many requests.
@@ -139,9 +130,9 @@ class Rules:
                 denies = statement.effect is Effect.DENY
                 (self._deny if denies else self._allow).append(_rule(statement, user_id))
         # Requests use few distinct actions; each is matched with the rules once.
-        self._by_action: dict[str, Callable[[Context], Test]] = {}
+        self._by_action: dict[str, Callable[[Context], Matcher]] = {}
 
-    def resource_filter(self, action: str, context: Context) -> Test:
+    def resource_filter(self, action: str, context: Context) -> Matcher:
         """Return a predicate for the resources on which the user may perform an action.
 
         Conditions are evaluated now, once for the many resources of a listing.
@@ -153,10 +144,10 @@ class Rules:
         return test_in(context)
 
 
-def _tests(allow: Sequence[_Rule], deny: Sequence[_Rule]) -> Callable[[Context], Test]:
+def _tests(allow: Sequence[_Rule], deny: Sequence[_Rule]) -> Callable[[Context], Matcher]:
     """Return a function from a request's context to the predicate of some rules."""
 
-    def test_in(context: Context) -> Test:
+    def test_in(context: Context) -> Matcher:
         return _test(_resources(allow, context), _resources(deny, context))
 
     if any(rule.conditions_hold is not None for rule in (*allow, *deny)):
@@ -166,7 +157,7 @@ def _tests(allow: Sequence[_Rule], deny: Sequence[_Rule]) -> Callable[[Context],
     return lambda _context: test
 
 
-def _test(allow: Sequence[Matcher], deny: Sequence[Matcher]) -> Test:
+def _test(allow: Sequence[Matcher], deny: Sequence[Matcher]) -> Matcher:
     if not deny and is_anything in allow:
         return is_anything
 
@@ -184,7 +175,12 @@ def _about(rules: Sequence[_Rule], action: str) -> list[_Rule]:
 
 def _resources(rules: Sequence[_Rule], context: Context) -> list[Matcher]:
     """Return the resources of the rules whose conditions hold."""
-    return [matches for rule in rules if rule.applies(context) for matches in rule.resources]
+    return [
+        matches
+        for rule in rules
+        if rule.conditions_hold is None or rule.conditions_hold(context)
+        for matches in rule.resources
+    ]
 
 
 def _rule(statement: Statement, user_id: str) -> _Rule:

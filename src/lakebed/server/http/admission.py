@@ -321,41 +321,38 @@ class _RequestSlot:
     def while_reading(self, size: int) -> Iterator[None]:
         """Exchange a slot for work for one for bodies meanwhile; take memory until the end."""
         if self.for_body is not self.slots:
-            self._leave()
+            self._exchange(None)
         self.memory.take(size, self.holder)
         self.bytes += size
         if self.for_body is self.slots:
             yield
             return
-        self._take(self.for_body)
+        self._exchange(self.for_body)
         yield
-        self._leave()
-        self._take(self.slots)
+        self._exchange(self.slots)
 
     @contextmanager
     def while_waiting(self) -> Iterator[None]:
         """Hold a slot for hooks instead, so that slow hooks do not block other requests."""
-        self._leave()
-        self._take(self.for_hooks)
+        self._exchange(self.for_hooks)
         yield
-        self._leave()
-        self._take(self.slots)
+        self._exchange(self.slots)
 
     def end(self) -> None:
         """Return everything."""
         if self.bytes:
             self.memory.give_back(self.bytes, self.holder)
             self.bytes = 0
-        self._leave()
+        self._exchange(None)
 
-    def _take(self, slots: FairPool) -> None:
-        slots.take(1, self.holder)
-        self.now = slots
-
-    def _leave(self) -> None:
+    def _exchange(self, slots: FairPool | None) -> None:
+        """Return the slot held, if any, then take another, if any."""
         if self.now is not None:
             self.now.give_back(1, self.holder)
             self.now = None
+        if slots is not None:
+            slots.take(1, self.holder)
+            self.now = slots
 
 
 def _slots(name: str, count: int, wait_limit: WaitLimit) -> FairPool:

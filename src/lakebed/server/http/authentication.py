@@ -67,7 +67,7 @@ def actor_of(
     return Actor(
         user=identity.user_id,
         unique_id=identity.unique_id,
-        groups=auth.groups_of(identity),
+        groups=auth.groups_of((identity.user_id, identity.unique_id)),
         access_key_id=identity.access_key_id or "",
         address=record.client,
         request_id=record.request_id,
