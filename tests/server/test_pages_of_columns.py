@@ -17,7 +17,7 @@ from lakebed.formats import AddressType, Entry, entries_of, entries_table
 from lakebed.lake.diff import Difference, DifferencePage
 from lakebed.lake.model import ObjectStats, stats_of
 from lakebed.lake.object_pages import ObjectPage
-from lakebed.server.api.operations.objects import wire
+from lakebed.server.api.operations.objects import wire_object
 from lakebed.server.api.page_json import differences_page, objects_page
 from lakebed.server.api.pages import page_of
 from lakebed.server.api.request import ApiRequest, as_text
@@ -102,7 +102,7 @@ def test_objects_as_json(page: EntryPage[Entry], user_metadata: bool) -> None:
     found = objects_page(ObjectPage(REPOSITORY, page), user_metadata=user_metadata)
     results = [
         json_prefix(item) if isinstance(item, CommonPrefix)
-        else wire(REQUEST, stats_of(REPOSITORY.namespace, item), user_metadata=user_metadata)
+        else wire_object(REQUEST, stats_of(REPOSITORY.namespace, item), user_metadata=user_metadata)
         for item in page.items
     ]  # fmt: skip
     last = results[-1].path if results else ""

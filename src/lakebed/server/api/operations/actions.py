@@ -9,17 +9,7 @@ from lakebed.server.api.pages import first_page
 from lakebed.server.api.request import ApiRequest, one_of
 from lakebed.server.api.routes import Need, Reply, Routes, fs
 from lakebed.server.http.errors import BadRequest
-from lakebed.wire.actions import (
-    ActionRun,
-    ActionsAPI,
-    HookRun,
-    RunHooksQuery,
-    RunQuery,
-    RunsQuery,
-    TrialBegun,
-    TrialCreation,
-    TrialHook,
-)
+from lakebed.wire import actions as wire
 from lakebed.wire.base import Page
 
 routes = Routes()
@@ -35,8 +25,8 @@ def _status(*, passed: bool, running: bool) -> str:
     return "completed" if passed else "failed"
 
 
-def _wire_run(run: HookRunRecord) -> ActionRun:
-    return ActionRun(
+def _wire_run(run: HookRunRecord) -> wire.ActionRun:
+    return wire.ActionRun(
         run_id=run.id,
         branch=run.branch,
         start_time=run.started,
@@ -48,8 +38,8 @@ def _wire_run(run: HookRunRecord) -> ActionRun:
     )
 
 
-def _wire_hook(hook: HookRunInfo) -> HookRun:
-    return HookRun(
+def _wire_hook(hook: HookRunInfo) -> wire.HookRun:
+    return wire.HookRun(
         hook_run_id=hook.id,
         action=hook.action,
         hook_id=hook.hook_id,
@@ -60,10 +50,10 @@ def _wire_hook(hook: HookRunInfo) -> HookRun:
     )
 
 
-@routes.add(ActionsAPI.runs, _READ)
+@routes.add(wire.ActionsAPI.runs, _READ)
 def list_repository_runs(
-    request: ApiRequest, repository: RepositoryID, query: RunsQuery
-) -> Page[ActionRun]:
+    request: ApiRequest, repository: RepositoryID, query: wire.RunsQuery
+) -> Page[wire.ActionRun]:
     """List the hook runs, newest first."""
     if query.branch and query.commit:
         raise BadRequest("branch and commit are mutually exclusive: give one of them")
@@ -77,19 +67,19 @@ def list_repository_runs(
     return first_page(found, query, wire=_wire_run, name=lambda run: run.id)
 
 
-@routes.add(ActionsAPI.run, _READ)
+@routes.add(wire.ActionsAPI.run, _READ)
 def get_run(
-    request: ApiRequest, repository: RepositoryID, run_id: str, query: RunQuery
-) -> ActionRun:
+    request: ApiRequest, repository: RepositoryID, run_id: str, query: wire.RunQuery
+) -> wire.ActionRun:
     """Return a hook run."""
     found = request.services.actions.runs.get(repository, run_id, running=query.running)
     return _wire_run(found)
 
 
-@routes.add(ActionsAPI.hooks, _READ)
+@routes.add(wire.ActionsAPI.hooks, _READ)
 def list_run_hooks(
-    request: ApiRequest, repository: RepositoryID, run_id: str, query: RunHooksQuery
-) -> Page[HookRun]:
+    request: ApiRequest, repository: RepositoryID, run_id: str, query: wire.RunHooksQuery
+) -> Page[wire.HookRun]:
     """List the hooks of a run."""
     found = request.services.actions.runs.hooks(
         repository, run_id, after=query.after, running=query.running
@@ -97,7 +87,7 @@ def list_run_hooks(
     return first_page(found, query, wire=_wire_hook, name=lambda hook: hook.id)
 
 
-@routes.add(ActionsAPI.output, _READ)
+@routes.add(wire.ActionsAPI.output, _READ)
 def get_run_hook_output(
     request: ApiRequest, repository: RepositoryID, run_id: str, hook_run_id: str
 ) -> Reply:
@@ -110,15 +100,19 @@ def get_run_hook_output(
     )
 
 
-@routes.add(ActionsAPI.try_out, (_READ, fs("CreateCommit", f"{_REPOSITORY}/branch/{{body.ref}}")))
-def run_actions(request: ApiRequest, repository: RepositoryID, body: TrialCreation) -> TrialBegun:
+@routes.add(
+    wire.ActionsAPI.try_out, (_READ, fs("CreateCommit", f"{_REPOSITORY}/branch/{{body.ref}}"))
+)
+def run_actions(
+    request: ApiRequest, repository: RepositoryID, body: wire.TrialCreation
+) -> wire.TrialBegun:
     """Start the hooks of an event on a ref as a trial, as the current user."""
     event = EventType(one_of(body.event, list(EventType), "event"))
     trial = request.services.actions.try_out(
         repository, body.ref, event, username=request.identity.user_id
     )
     hooks = [
-        TrialHook(hook_run_id=hook.hook_run_id, action=hook.action, hook_id=hook.hook_id)
+        wire.TrialHook(hook_run_id=hook.hook_run_id, action=hook.action, hook_id=hook.hook_id)
         for hook in trial.hooks
     ]
-    return TrialBegun(run_id=trial.run_id or "", hooks=hooks)
+    return wire.TrialBegun(run_id=trial.run_id or "", hooks=hooks)

@@ -12,21 +12,7 @@ from lakebed.lake.errors import MergeConflict, ParentNumberMissing
 from lakebed.server.api.request import ApiRequest, as_key, as_text, one_of, seconds
 from lakebed.server.api.routes import Need, Reply, Routes, fs
 from lakebed.server.http.errors import body_of
-from lakebed.wire.refs import (
-    BranchesAPI,
-    CherryPickCreation,
-    Commit,
-    CommitCreation,
-    CommitOverrides,
-    CommitQuery,
-    CommitsAPI,
-    HardResetQuery,
-    Merge,
-    MergeResult,
-    RefsAPI,
-    ResetCreation,
-    RevertCreation,
-)
+from lakebed.wire import refs as wire
 
 routes = Routes()
 
@@ -36,17 +22,17 @@ _ARN: Final = f"{_REPOSITORY}/branch/{{branch}}"
 
 TAKEN_ALONG: Final = "X-Lakebed-Taken-Along"
 """Response header: a concurrent commit included the changes."""
-_PLAIN: Final = Merge()
-_NO_OVERRIDES: Final = CommitOverrides()
+_PLAIN: Final = wire.Merge()
+_NO_OVERRIDES: Final = wire.CommitOverrides()
 _CONFLICTS_SHOWN: Final = 100
 
 
-def wire_commit(commit: model.Commit, *, refused: str | None = None) -> Commit:
+def wire_commit(commit: model.Commit, *, refused: str | None = None) -> wire.Commit:
     """Return a commit as the API's struct, with the hook that refused it, if any.
 
     The first commit of a repository has no committer and no metarange there.
     """
-    return Commit(
+    return wire.Commit(
         id=commit.id,
         parents=list(commit.parents),
         committer="" if commit.is_first else commit.committer,
@@ -59,13 +45,13 @@ def wire_commit(commit: model.Commit, *, refused: str | None = None) -> Commit:
     )
 
 
-@routes.add(CommitsAPI.create, (fs("CreateCommit", _ARN), SKIP_HOOKS))
+@routes.add(wire.CommitsAPI.create, (fs("CreateCommit", _ARN), SKIP_HOOKS))
 def commit(
     request: ApiRequest,
     repository: RepositoryID,
     branch: BranchID,
-    query: CommitQuery,
-    body: CommitCreation,
+    query: wire.CommitQuery,
+    body: wire.CommitCreation,
 ) -> Reply:
     """Commit the uncommitted changes of a branch."""
     wanted = CommitRequest(
@@ -82,8 +68,8 @@ def commit(
     return Reply(body=wire_commit(result.commit), headers=headers)
 
 
-@routes.add(CommitsAPI.get, fs("ReadCommit", _REPOSITORY))
-def get_commit(request: ApiRequest, repository: RepositoryID, commit_id: str) -> Commit:
+@routes.add(wire.CommitsAPI.get, fs("ReadCommit", _REPOSITORY))
+def get_commit(request: ApiRequest, repository: RepositoryID, commit_id: str) -> wire.Commit:
     """Return a commit, by its id or any ref."""
     found, refused = request.services.catalog.refs.get_judged_commit(repository, commit_id)
     return wire_commit(found, refused=refused)
@@ -93,14 +79,15 @@ def get_commit(request: ApiRequest, repository: RepositoryID, commit_id: str) ->
 
 
 @routes.add(
-    RefsAPI.merge, (fs("CreateCommit", f"{_REPOSITORY}/branch/{{destination_branch}}"), SKIP_HOOKS)
+    wire.RefsAPI.merge,
+    (fs("CreateCommit", f"{_REPOSITORY}/branch/{{destination_branch}}"), SKIP_HOOKS),
 )
 def merge_into_branch(
     request: ApiRequest,
     repository: RepositoryID,
     ref: str,
     destination_branch: BranchID,
-    body: Merge = _PLAIN,
+    body: wire.Merge = _PLAIN,
 ) -> Reply:
     """Merge a ref into a branch."""
     wanted = merge_request(
@@ -118,7 +105,7 @@ def merge_into_branch(
         merged = request.services.catalog.commits.merge(repository, ref, destination_branch, wanted)
     except MergeConflict as error:
         return Reply(status=409, body=conflict_body(error, "mergeIntoBranch"))
-    return Reply(body=MergeResult(reference=merged.id))
+    return Reply(body=wire.MergeResult(reference=merged.id))
 
 
 def conflict_body(error: MergeConflict, operation: str) -> dict[str, object]:
@@ -135,12 +122,12 @@ def conflict_body(error: MergeConflict, operation: str) -> dict[str, object]:
 # Reverting and cherry-picking
 
 
-@routes.add(BranchesAPI.revert, (fs("RevertBranch", _ARN), SKIP_HOOKS))
+@routes.add(wire.BranchesAPI.revert, (fs("RevertBranch", _ARN), SKIP_HOOKS))
 def revert(
     request: ApiRequest,
     repository: RepositoryID,
     branch: BranchID,
-    body: RevertCreation,
+    body: wire.RevertCreation,
 ) -> Reply:
     """Revert a commit on a branch."""
     overrides = body.commit_overrides or _NO_OVERRIDES
@@ -160,14 +147,15 @@ def revert(
 
 
 @routes.add(
-    BranchesAPI.cherry_pick, (fs("CreateCommit", _ARN), fs("ReadCommit", _REPOSITORY), SKIP_HOOKS)
+    wire.BranchesAPI.cherry_pick,
+    (fs("CreateCommit", _ARN), fs("ReadCommit", _REPOSITORY), SKIP_HOOKS),
 )
 def cherry_pick(
     request: ApiRequest,
     repository: RepositoryID,
     branch: BranchID,
-    body: CherryPickCreation,
-) -> Commit:
+    body: wire.CherryPickCreation,
+) -> wire.Commit:
     """Apply the changes of a commit to a branch."""
     overrides = body.commit_overrides or _NO_OVERRIDES
     picked = request.services.catalog.commits.cherry_pick(
@@ -185,12 +173,12 @@ def cherry_pick(
 # Resetting
 
 
-@routes.add(BranchesAPI.reset, fs("RevertBranch", _ARN))
+@routes.add(wire.BranchesAPI.reset, fs("RevertBranch", _ARN))
 def reset_branch(
     request: ApiRequest,
     repository: RepositoryID,
     branch: BranchID,
-    body: ResetCreation,
+    body: wire.ResetCreation,
 ) -> None:
     """Discard uncommitted changes of a branch: all, below a prefix, or of one object."""
     commits = request.services.catalog.commits
@@ -203,9 +191,9 @@ def reset_branch(
         commits.reset_prefix(repository, branch, as_key(body.path or ""))
 
 
-@routes.add(BranchesAPI.hard_reset, fs("RevertBranch", _ARN))
+@routes.add(wire.BranchesAPI.hard_reset, fs("RevertBranch", _ARN))
 def hard_reset(
-    request: ApiRequest, repository: RepositoryID, branch: BranchID, query: HardResetQuery
+    request: ApiRequest, repository: RepositoryID, branch: BranchID, query: wire.HardResetQuery
 ) -> None:
     """Point a branch without uncommitted changes to another commit."""
     request.services.catalog.commits.hard_reset(repository, branch, query.ref)

@@ -6,16 +6,7 @@ from lakebed import __version__
 from lakebed.server.api.request import ApiRequest
 from lakebed.server.api.routes import Access, Reply, Routes, fs
 from lakebed.server.services import Services
-from lakebed.wire.config import (
-    Config,
-    ConfigAPI,
-    GarbageCollectionConfig,
-    InstallationUsageReport,
-    StorageConfig,
-    UIConfig,
-    UsageReport,
-    VersionConfig,
-)
+from lakebed.wire import config as wire
 
 routes = Routes()
 
@@ -32,18 +23,18 @@ _TYPES: Final = {"local": "local", "mem": "mem", "s3": "s3", "gs": "gs", "https"
 
 
 # With another product name, lakectl would warn on every command.
-def _version() -> VersionConfig:
-    return VersionConfig(
+def _version() -> wire.VersionConfig:
+    return wire.VersionConfig(
         version=__version__,
         version_context="lakeFS",
         latest_version=__version__,
     )
 
 
-def _storage(services: Services) -> StorageConfig:
+def _storage(services: Services) -> wire.StorageConfig:
     scheme = services.catalog.storage_scheme
     pattern = f"^{scheme}://.+"
-    return StorageConfig(
+    return wire.StorageConfig(
         blockstore_type=_TYPES[scheme],
         blockstore_namespace_example=_EXAMPLES[scheme],
         blockstore_namespace_ValidityRegex=pattern,
@@ -56,62 +47,64 @@ def _storage(services: Services) -> StorageConfig:
     )
 
 
-@routes.add(ConfigAPI.health, Access.ANYONE, needs_slot=False)
+@routes.add(wire.ConfigAPI.health, Access.ANYONE, needs_slot=False)
 def health_check() -> None:
     """Answer 204 while the server runs."""
 
 
-@routes.add(ConfigAPI.get, Access.SIGNED_IN)
-def get_config(request: ApiRequest) -> Config:
+@routes.add(wire.ConfigAPI.get, Access.SIGNED_IN)
+def get_config(request: ApiRequest) -> wire.Config:
     """Return the configuration for clients."""
     storage = _storage(request.services)
-    return Config(
+    return wire.Config(
         version_config=_version(),
         storage_config=storage,
         storage_config_list=[],
-        ui_config=UIConfig(),
+        ui_config=wire.UIConfig(),
         capabilities_config={"async_ops": False},
     )
 
 
-@routes.add(ConfigAPI.version, Access.SIGNED_IN)
-def get_version() -> VersionConfig:
+@routes.add(wire.ConfigAPI.version, Access.SIGNED_IN)
+def get_version() -> wire.VersionConfig:
     """Return the version of the server."""
     return _version()
 
 
-@routes.add(ConfigAPI.storage, _READ)
-def get_storage(request: ApiRequest) -> StorageConfig:
+@routes.add(wire.ConfigAPI.storage, _READ)
+def get_storage(request: ApiRequest) -> wire.StorageConfig:
     """Return the configuration of the object storage."""
     return _storage(request.services)
 
 
-@routes.add(ConfigAPI.garbage_collection, Access.SIGNED_IN)
-def get_garbage_collection(request: ApiRequest) -> GarbageCollectionConfig:
+@routes.add(wire.ConfigAPI.garbage_collection, Access.SIGNED_IN)
+def get_garbage_collection(request: ApiRequest) -> wire.GarbageCollectionConfig:
     """Return the minimum age of objects for garbage collection, in seconds."""
-    return GarbageCollectionConfig(grace_period=int(request.services.settings.gc.min_age_seconds))
+    return wire.GarbageCollectionConfig(
+        grace_period=int(request.services.settings.gc.min_age_seconds)
+    )
 
 
-@routes.add(ConfigAPI.auth_capabilities, Access.ANYONE)
+@routes.add(wire.ConfigAPI.auth_capabilities, Access.ANYONE)
 def get_auth_capabilities() -> dict[str, bool]:
     """Return the capabilities of user management."""
     return {"invite_user": False, "forgot_password": False}
 
 
-@routes.add(ConfigAPI.post_statistics, Access.SIGNED_IN)
+@routes.add(wire.ConfigAPI.post_statistics, Access.SIGNED_IN)
 def post_statistics() -> Reply:
     """Accept and discard statistics from clients."""
     return Reply()
 
 
-@routes.add(ConfigAPI.usage, _READ)
-def get_usage(request: ApiRequest) -> InstallationUsageReport:
+@routes.add(wire.ConfigAPI.usage, _READ)
+def get_usage(request: ApiRequest) -> wire.InstallationUsageReport:
     """Return the number of authenticated requests by month."""
     usage = request.services.catalog.usage
-    return InstallationUsageReport(
+    return wire.InstallationUsageReport(
         installation_id=usage.installation_id(),
         reports=[
-            UsageReport(year=each.year, month=each.month, count=each.count)
+            wire.UsageReport(year=each.year, month=each.month, count=each.count)
             for each in usage.report()
         ],
     )

@@ -13,43 +13,31 @@ from lakebed.server.api.operations.commits import wire_commit
 from lakebed.server.api.operations.gc import leave_mark
 from lakebed.server.api.request import ApiRequest
 from lakebed.server.api.routes import Reply, Routes, fs
+from lakebed.wire import imports as wire
 from lakebed.wire.base import Error
-from lakebed.wire.imports import (
-    ImportCreation,
-    ImportInfo,
-    ImportLocation,
-    ImportPaths,
-    ImportQuery,
-    ImportReport,
-    ImportsAPI,
-    ImportStatus,
-    SkippedObjects,
-    SparkImport,
-    SparkSource,
-)
 
 routes = Routes()
 
 _BRANCH: Final = "repository/{repository}/branch/{branch}"
 
 
-def _source(location: ImportLocation) -> ImportSource:
+def _source(location: wire.ImportLocation) -> ImportSource:
     destination = location.destination.encode()
     if location.type == "object":
         return ImportSource(parse_address(location.path), destination)
     return ImportSource.of_prefix(parse_namespace(location.path), destination)
 
 
-def _sources(body: ImportPaths) -> list[ImportSource]:
+def _sources(body: wire.ImportPaths) -> list[ImportSource]:
     return [_source(path) for path in body.paths]
 
 
-def _places(body: ImportPaths) -> list[str]:
+def _places(body: wire.ImportPaths) -> list[str]:
     """Return the canonical spelling of each source, for permission checks."""
     return [str(source.place) for source in _sources(body)]
 
 
-def _destinations(body: ImportPaths) -> list[str]:
+def _destinations(body: wire.ImportPaths) -> list[str]:
     """Return the destination paths, or their prefixes."""
     return [source.destination.decode() for source in _sources(body)]
 
@@ -63,10 +51,10 @@ _TO_IMPORT: Final = (
 )
 
 
-@routes.add(ImportsAPI.start, _TO_IMPORT)
+@routes.add(wire.ImportsAPI.start, _TO_IMPORT)
 def import_start(
-    request: ApiRequest, repository: RepositoryID, branch: BranchID, body: ImportCreation
-) -> ImportInfo:
+    request: ApiRequest, repository: RepositoryID, branch: BranchID, body: wire.ImportCreation
+) -> wire.ImportInfo:
     """Start an import of objects into a branch."""
     commit = body.commit
     import_id = request.services.catalog.imports.start(
@@ -80,17 +68,17 @@ def import_start(
         outside=body.spark,
     )
     spark = _for_spark(request, repository, _sources(body)) if body.spark else None
-    return ImportInfo(id=import_id, spark=spark)
+    return wire.ImportInfo(id=import_id, spark=spark)
 
 
 def _for_spark(
     request: ApiRequest, repository: RepositoryID, sources: list[ImportSource]
-) -> SparkImport:
+) -> wire.SparkImport:
     breaks = request.services.catalog.imports.breaks(repository)
-    return SparkImport(
+    return wire.SparkImport(
         mark=leave_mark(request, repository),
         sources=[
-            SparkSource(
+            wire.SparkSource(
                 place=str(source.place),
                 is_prefix=source.is_prefix,
                 destination=source.destination.decode(),
@@ -103,14 +91,14 @@ def _for_spark(
     )
 
 
-@routes.add(ImportsAPI.report, _TO_IMPORT)
+@routes.add(wire.ImportsAPI.report, _TO_IMPORT)
 def import_report(
     request: ApiRequest,
     repository: RepositoryID,
     branch: BranchID,
-    query: ImportQuery,
-    body: ImportReport,
-) -> ImportStatus:
+    query: wire.ImportQuery,
+    body: wire.ImportReport,
+) -> wire.ImportStatus:
     """Report the progress of an import's Spark job, or submit the resulting metarange."""
     report = JobReport(
         objects=body.objects,
@@ -131,18 +119,18 @@ def import_report(
     return _wire_status(status)
 
 
-@routes.add(ImportsAPI.status, fs("ReadBranch", _BRANCH))
+@routes.add(wire.ImportsAPI.status, fs("ReadBranch", _BRANCH))
 def import_status(
-    request: ApiRequest, repository: RepositoryID, branch: BranchID, query: ImportQuery
-) -> ImportStatus:
+    request: ApiRequest, repository: RepositoryID, branch: BranchID, query: wire.ImportQuery
+) -> wire.ImportStatus:
     """Return the progress of an import."""
     return _wire_status(
         request.services.catalog.imports.status(repository, branch, ImportID(query.id))
     )
 
 
-def _wire_status(status: imports.ImportProgress) -> ImportStatus:
-    return ImportStatus(
+def _wire_status(status: imports.ImportProgress) -> wire.ImportStatus:
+    return wire.ImportStatus(
         completed=status.completed,
         update_time=status.updated,
         ingested_objects=status.objects,
@@ -153,16 +141,16 @@ def _wire_status(status: imports.ImportProgress) -> ImportStatus:
         skipped_objects=status.skipped,
         skipped=list(status.skipped_addresses),
         skipped_kinds=[
-            SkippedObjects(kind=each.kind, count=each.count, example=each.example)
+            wire.SkippedObjects(kind=each.kind, count=each.count, example=each.example)
             for each in status.skipped_kinds
         ],
         current_prefix=status.current,
     )
 
 
-@routes.add(ImportsAPI.cancel, fs("ImportCancel", _BRANCH))
+@routes.add(wire.ImportsAPI.cancel, fs("ImportCancel", _BRANCH))
 def import_cancel(
-    request: ApiRequest, repository: RepositoryID, branch: BranchID, query: ImportQuery
+    request: ApiRequest, repository: RepositoryID, branch: BranchID, query: wire.ImportQuery
 ) -> Reply:
     """Cancel an import."""
     request.services.catalog.imports.cancel(repository, branch, ImportID(query.id))

@@ -33,24 +33,8 @@ from lakebed.server.http.conditions import (
 from lakebed.server.http.dispositions import ATTACHMENT
 from lakebed.server.http.errors import BadRequest, NotImplementedHere, message_of, status_of
 from lakebed.server.http.forms import form_file
+from lakebed.wire import objects as wire
 from lakebed.wire.base import Page
-from lakebed.wire.objects import (
-    CopyQuery,
-    ForcePathQuery,
-    ListQuery,
-    ObjectCopyCreation,
-    ObjectError,
-    ObjectErrorList,
-    ObjectsAPI,
-    ObjectStats,
-    PathList,
-    PathQuery,
-    ReadQuery,
-    SearchQuery,
-    StatQuery,
-    UnderlyingObjectProperties,
-    UpdateObjectUserMetadata,
-)
 
 routes = Routes()
 
@@ -70,15 +54,15 @@ _IMMUTABLE: Final = "private, max-age=31536000, immutable"
 """No shared caches: they do not check permissions."""
 
 
-def wire(
+def wire_object(
     request: ApiRequest, found: Found, *, user_metadata: bool = True, presign: bool = False
-) -> ObjectStats:
+) -> wire.ObjectStats:
     """Return an object as the API's struct."""
     address, expiry = str(found.location), None
     if presign:
         presigned = request.services.catalog.objects.presign(found)
         address, expiry = request.absolute(presigned.url), int(presigned.expires.timestamp())
-    return ObjectStats(
+    return wire.ObjectStats(
         path=as_text(found.path),
         path_type="object",
         physical_address=address,
@@ -114,8 +98,10 @@ def _type_of(found: Found) -> str:
     return header_text(found.content_type) or DEFAULT_CONTENT_TYPE
 
 
-@routes.add(ObjectsAPI.get, fs("ReadObject", _OBJECT))
-def get_object(request: ApiRequest, repository: RepositoryID, ref: str, query: ReadQuery) -> Reply:
+@routes.add(wire.ObjectsAPI.get, fs("ReadObject", _OBJECT))
+def get_object(
+    request: ApiRequest, repository: RepositoryID, ref: str, query: wire.ReadQuery
+) -> Reply:
     """Return the bytes of an object, or a byte range (Range)."""
     objects = request.services.catalog.objects
     found = objects.stat(repository, ref, as_key(query.path))
@@ -144,8 +130,10 @@ def get_object(request: ApiRequest, repository: RepositoryID, ref: str, query: R
     )
 
 
-@routes.add(ObjectsAPI.head, fs("ReadObject", _OBJECT))
-def head_object(request: ApiRequest, repository: RepositoryID, ref: str, query: PathQuery) -> Reply:
+@routes.add(wire.ObjectsAPI.head, fs("ReadObject", _OBJECT))
+def head_object(
+    request: ApiRequest, repository: RepositoryID, ref: str, query: wire.PathQuery
+) -> Reply:
     """Return the headers of a download."""
     objects = request.services.catalog.objects
     found = objects.stat(repository, ref, as_key(query.path))
@@ -158,31 +146,31 @@ def head_object(request: ApiRequest, repository: RepositoryID, ref: str, query: 
     return Reply(status=selection.status, headers=headers)
 
 
-@routes.add(ObjectsAPI.stat, fs("ReadObject", _OBJECT))
+@routes.add(wire.ObjectsAPI.stat, fs("ReadObject", _OBJECT))
 def stat_object(
-    request: ApiRequest, repository: RepositoryID, ref: str, query: StatQuery
-) -> ObjectStats:
+    request: ApiRequest, repository: RepositoryID, ref: str, query: wire.StatQuery
+) -> wire.ObjectStats:
     """Return the properties of an object."""
     objects = request.services.catalog.objects
     found = objects.stat(repository, ref, as_key(query.path))
     if query.presign:
         objects.check_bytes(found)
-    return wire(request, found, user_metadata=query.user_metadata, presign=query.presign)
+    return wire_object(request, found, user_metadata=query.user_metadata, presign=query.presign)
 
 
-@routes.add(ObjectsAPI.underlying, fs("ReadObject", _OBJECT))
+@routes.add(wire.ObjectsAPI.underlying, fs("ReadObject", _OBJECT))
 def get_underlying(
-    request: ApiRequest, repository: RepositoryID, ref: str, query: PathQuery
-) -> UnderlyingObjectProperties:
+    request: ApiRequest, repository: RepositoryID, ref: str, query: wire.PathQuery
+) -> wire.UnderlyingObjectProperties:
     """Return the storage's properties of an object."""
     request.services.catalog.objects.stat(repository, ref, as_key(query.path))
-    return UnderlyingObjectProperties()
+    return wire.UnderlyingObjectProperties()
 
 
-@routes.add(ObjectsAPI.list, fs("ListObjects", _REPOSITORY))
+@routes.add(wire.ObjectsAPI.list, fs("ListObjects", _REPOSITORY))
 def list_objects(
-    request: ApiRequest, repository: RepositoryID, ref: str, query: ListQuery
-) -> Page[ObjectStats]:
+    request: ApiRequest, repository: RepositoryID, ref: str, query: wire.ListQuery
+) -> Page[wire.ObjectStats]:
     """List the objects of a ref; with a delimiter, paths are grouped into common prefixes.
 
     With `presign`, imported and linked objects have no URL: each must first be compared with the
@@ -195,31 +183,31 @@ def list_objects(
     results = [
         common_prefix(item.key)
         if isinstance(item, CommonPrefix)
-        else wire(
+        else wire_object(
             request,
             item,
             user_metadata=query.user_metadata,
-            presign=item.has_address and not is_compared(item) and may_read(item),
+            presign=item.has_address and not is_compared(item) and bool(may_read(item)),
         )
         for item in page.items
     ]
     return page_of(results, has_more=page.has_more, last=results[-1].path if results else "")
 
 
-@routes.add(ObjectsAPI.search, fs("ListObjects", _REPOSITORY))
+@routes.add(wire.ObjectsAPI.search, fs("ListObjects", _REPOSITORY))
 def search_objects(
-    request: ApiRequest, repository: RepositoryID, ref: str, query: SearchQuery
-) -> Page[ObjectStats]:
+    request: ApiRequest, repository: RepositoryID, ref: str, query: wire.SearchQuery
+) -> Page[wire.ObjectStats]:
     """Find objects by a part of their paths. An empty page may still be followed by more."""
     listing = EntryQuery(
         prefix=query.prefix.encode(), after=query.after.encode(), amount=query.limit
     )
     found = request.services.catalog.search.find(repository, ref, query.text, listing)
-    results = [wire(request, each, user_metadata=False) for each in found.objects]
+    results = [wire_object(request, each, user_metadata=False) for each in found.objects]
     return page_of(results, has_more=found.has_more, last=as_text(found.last))
 
 
-def _reading_test(request: ApiRequest, repository: RepositoryID) -> Callable[[Found], bool]:
+def _reading_test(request: ApiRequest, repository: RepositoryID) -> Callable[[Found], object]:
     """Return a function that tells whether the caller may read an object of a listing.
 
     A presigned URL reads without further checks: permission to list objects must not suffice for
@@ -235,10 +223,10 @@ def _reading_test(request: ApiRequest, repository: RepositoryID) -> Callable[[Fo
 # Writing
 
 
-@routes.add(ObjectsAPI.upload, fs("WriteObject", _OBJECT))
+@routes.add(wire.ObjectsAPI.upload, fs("WriteObject", _OBJECT))
 def upload_object(
-    request: ApiRequest, repository: RepositoryID, branch: BranchID, query: ForcePathQuery
-) -> ObjectStats:
+    request: ApiRequest, repository: RepositoryID, branch: BranchID, query: wire.ForcePathQuery
+) -> wire.ObjectStats:
     """Upload an object: the field `content` of a form, or the raw body."""
     limits = request.services.settings.limits
     body = Body(
@@ -262,7 +250,7 @@ def upload_object(
         condition=write_condition(request.environ),
         invocation=invocation_of(request.identity.unique_id, request.environ),
     )
-    return wire(request, stored)
+    return wire_object(request, stored)
 
 
 def _user_metadata(request: ApiRequest) -> dict[str, str]:
@@ -279,42 +267,42 @@ def _name_of(key: str) -> str:
     return key.replace("_", "-").lower()
 
 
-@routes.add(ObjectsAPI.may_upload, fs("WriteObject", _OBJECT))
+@routes.add(wire.ObjectsAPI.may_upload, fs("WriteObject", _OBJECT))
 def may_upload(
-    request: ApiRequest, repository: RepositoryID, branch: BranchID, query: PathQuery
+    request: ApiRequest, repository: RepositoryID, branch: BranchID, query: wire.PathQuery
 ) -> None:
     """Check whether an upload would be accepted."""
     as_key(query.path)
     request.services.catalog.objects.check_writable(repository, branch)
 
 
-@routes.add(ObjectsAPI.delete, fs("DeleteObject", _OBJECT))
+@routes.add(wire.ObjectsAPI.delete, fs("DeleteObject", _OBJECT))
 def delete_object(
-    request: ApiRequest, repository: RepositoryID, branch: BranchID, query: ForcePathQuery
+    request: ApiRequest, repository: RepositoryID, branch: BranchID, query: wire.ForcePathQuery
 ) -> None:
     """Delete an object; succeeds if it does not exist."""
     request.services.catalog.objects.delete(repository, branch, as_key(query.path))
 
 
 @routes.add(
-    ObjectsAPI.delete_many,
+    wire.ObjectsAPI.delete_many,
     fs("DeleteObject", "repository/{repository}/object/{each}", each=attrgetter("paths")),
 )
 def delete_objects(
     request: ApiRequest,
     repository: RepositoryID,
     branch: BranchID,
-    body: PathList,
-) -> ObjectErrorList:
+    body: wire.PathList,
+) -> wire.ObjectErrorList:
     """Delete many objects; the answer lists the failures."""
     if len(body.paths) > PATHS_MAX:
         raise BadRequest(f"too many paths: {len(body.paths)}, at most {PATHS_MAX} per request")
     failed = request.services.catalog.objects.delete_many(
         repository, branch, [as_key(path) for path in body.paths]
     )
-    return ObjectErrorList(
+    return wire.ObjectErrorList(
         errors=[
-            ObjectError(
+            wire.ObjectError(
                 status_code=status_of(each.error),
                 message=message_of(each.error, "deleteObjects"),
                 path=as_text(each.path),
@@ -325,7 +313,7 @@ def delete_objects(
 
 
 @routes.add(
-    ObjectsAPI.copy,
+    wire.ObjectsAPI.copy,
     (
         fs("WriteObject", "repository/{repository}/object/{query.dest_path}"),
         fs("ReadObject", "repository/{repository}/object/{body.src_path}"),
@@ -335,9 +323,9 @@ def copy_object(
     request: ApiRequest,
     repository: RepositoryID,
     branch: BranchID,
-    query: CopyQuery,
-    body: ObjectCopyCreation,
-) -> ObjectStats:
+    query: wire.CopyQuery,
+    body: wire.ObjectCopyCreation,
+) -> wire.ObjectStats:
     """Copy an object onto a branch, from any ref of the repository."""
     if body.shallow:
         raise NotImplementedHere(
@@ -351,16 +339,16 @@ def copy_object(
         source_ref=body.src_ref or branch,
         source_path=as_key(body.src_path, "src_path"),
     )
-    return wire(request, copied)
+    return wire_object(request, copied)
 
 
-@routes.add(ObjectsAPI.set_metadata, fs("WriteObject", _OBJECT))
+@routes.add(wire.ObjectsAPI.set_metadata, fs("WriteObject", _OBJECT))
 def update_metadata(
     request: ApiRequest,
     repository: RepositoryID,
     branch: BranchID,
-    query: PathQuery,
-    body: UpdateObjectUserMetadata,
+    query: wire.PathQuery,
+    body: wire.UpdateObjectUserMetadata,
 ) -> None:
     """Replace the user metadata of an object."""
     request.services.catalog.copies.set_metadata(repository, branch, as_key(query.path), body.set)

@@ -6,46 +6,36 @@ from lakebed.block.ranges import resolve as resolve_range
 from lakebed.engine.model import BranchID, RepositoryID
 from lakebed.lake.multipart.records import MultipartID, NamedPart, Target
 from lakebed.lake.places import parse_address
-from lakebed.server.api.operations.objects import wire
+from lakebed.server.api.operations.objects import wire_object
 from lakebed.server.api.request import ApiRequest, as_key
 from lakebed.server.api.routes import Reply, Routes, fs
 from lakebed.server.http.conditions import copied_range, etag
 from lakebed.server.http.errors import BadRequest, NotImplementedHere
+from lakebed.wire import staging as wire
 from lakebed.wire.objects import ObjectStats, PathQuery
-from lakebed.wire.staging import (
-    AbortPresignMultipartUpload,
-    CompletePresignMultipartUpload,
-    CopyPartSource,
-    PartsAPI,
-    PartsQuery,
-    PresignMultipartUpload,
-    UploadPartCopyFrom,
-    UploadPartFrom,
-    UploadTo,
-)
 
 routes = Routes()
 
 _WRITE: Final = fs("WriteObject", "repository/{repository}/object/{query.path}")
 
 
-@routes.add(PartsAPI.create, _WRITE)
+@routes.add(wire.PartsAPI.create, _WRITE)
 def create(
-    request: ApiRequest, repository: RepositoryID, branch: BranchID, query: PartsQuery
-) -> PresignMultipartUpload:
+    request: ApiRequest, repository: RepositoryID, branch: BranchID, query: wire.PartsQuery
+) -> wire.PresignMultipartUpload:
     """Start a multipart upload; return presigned URLs for the requested number of parts."""
     _check_supported(request)
     begun = request.services.catalog.presigned_uploads.create(
         repository, branch, as_key(query.path), parts=query.parts
     )
-    return PresignMultipartUpload(
+    return wire.PresignMultipartUpload(
         upload_id=begun.id,
         physical_address=str(begun.address),
         presigned_urls=[request.absolute(each.url) for each in begun.urls],
     )
 
 
-@routes.add(PartsAPI.presign, _WRITE)
+@routes.add(wire.PartsAPI.presign, _WRITE)
 def presign_part(
     request: ApiRequest,
     repository: RepositoryID,
@@ -53,17 +43,17 @@ def presign_part(
     upload: str,
     part: str,
     query: PathQuery,
-    body: UploadPartFrom,
-) -> UploadTo:
+    body: wire.UploadPartFrom,
+) -> wire.UploadTo:
     """Return a presigned URL for one part."""
     _check_supported(request)
     target = _target(repository, branch, query.path, upload, body.physical_address)
     signed = request.services.catalog.presigned_uploads.presign_part(target, _number(part))
-    return UploadTo(presigned_url=request.absolute(signed.url))
+    return wire.UploadTo(presigned_url=request.absolute(signed.url))
 
 
 @routes.add(
-    PartsAPI.copy,
+    wire.PartsAPI.copy,
     (
         _WRITE,
         fs("ReadObject", "repository/{body.copy_source.repository}/object/{body.copy_source.path}"),
@@ -76,7 +66,7 @@ def copy_part(
     upload: str,
     part: str,
     query: PathQuery,
-    body: UploadPartCopyFrom,
+    body: wire.UploadPartCopyFrom,
 ) -> Reply:
     """Create a part from an existing object, or from a byte range of it."""
     _check_supported(request)
@@ -94,14 +84,14 @@ def copy_part(
     return Reply(headers={"ETag": etag(mark)})
 
 
-@routes.add(PartsAPI.complete, _WRITE)
+@routes.add(wire.PartsAPI.complete, _WRITE)
 def complete(
     request: ApiRequest,
     repository: RepositoryID,
     branch: BranchID,
     upload: str,
     query: PathQuery,
-    body: CompletePresignMultipartUpload,
+    body: wire.CompletePresignMultipartUpload,
 ) -> ObjectStats:
     """Create the object from its parts; a repeated request gets the same answer."""
     _check_supported(request)
@@ -111,17 +101,17 @@ def complete(
         content_type=body.content_type or None,
         metadata=body.user_metadata,
     )
-    return wire(request, completed)
+    return wire_object(request, completed)
 
 
-@routes.add(PartsAPI.abort, _WRITE)
+@routes.add(wire.PartsAPI.abort, _WRITE)
 def abort(
     request: ApiRequest,
     repository: RepositoryID,
     branch: BranchID,
     upload: str,
     query: PathQuery,
-    body: AbortPresignMultipartUpload,
+    body: wire.AbortPresignMultipartUpload,
 ) -> None:
     """Abort an upload and discard its parts."""
     _check_supported(request)
@@ -148,7 +138,7 @@ def _number(part: str) -> int:
     return int(part)
 
 
-def _bad_range(source: CopyPartSource, size: int) -> BadRequest:
+def _bad_range(source: wire.CopyPartSource, size: int) -> BadRequest:
     return BadRequest(
         f"invalid copy_source.range {(source.range or '')[:50]!r}: write it as"
         f" bytes=<first>-<last>, within the object of {size} bytes"

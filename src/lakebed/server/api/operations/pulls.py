@@ -12,17 +12,8 @@ from lakebed.server.api.operations.commits import conflict_body
 from lakebed.server.api.pages import first_page
 from lakebed.server.api.request import ApiRequest, one_of
 from lakebed.server.api.routes import Need, Reply, Routes
+from lakebed.wire import pulls as wire
 from lakebed.wire.base import Page
-from lakebed.wire.pulls import (
-    PullMergeQuery,
-    PullMergeResult,
-    PullRequest,
-    PullRequestBasic,
-    PullRequestCreation,
-    PullRequestCreationResponse,
-    PullsAPI,
-    PullsQuery,
-)
 
 routes = Routes()
 
@@ -33,9 +24,9 @@ def _pr(action: str) -> Need:
     return Need(f"pr:{action}", "arn:lakefs:fs:::repository/{repository}")
 
 
-def _listed(pull: Pull) -> PullRequest:
+def _listed(pull: Pull) -> wire.PullRequest:
     """Return a pull request for lists, with an empty description, which clients require."""
-    return PullRequest(
+    return wire.PullRequest(
         status=pull.status,
         title=pull.title,
         description="",
@@ -48,10 +39,10 @@ def _listed(pull: Pull) -> PullRequest:
     )
 
 
-@routes.add(PullsAPI.list, _pr("ListPullRequests"))
+@routes.add(wire.PullsAPI.list, _pr("ListPullRequests"))
 def list_pulls(
-    request: ApiRequest, repository: RepositoryID, query: PullsQuery
-) -> Page[PullRequest]:
+    request: ApiRequest, repository: RepositoryID, query: wire.PullsQuery
+) -> Page[wire.PullRequest]:
     """List the pull requests of a repository, newest first."""
     status = one_of(query.status, _IS_OPEN, "status")
     found = request.services.catalog.pulls.list(
@@ -60,10 +51,10 @@ def list_pulls(
     return first_page(found, query, wire=_listed, name=lambda pull: pull.id)
 
 
-@routes.add(PullsAPI.create, _pr("WritePullRequest"))
+@routes.add(wire.PullsAPI.create, _pr("WritePullRequest"))
 def create_pull(
-    request: ApiRequest, repository: RepositoryID, body: PullRequestCreation
-) -> PullRequestCreationResponse:
+    request: ApiRequest, repository: RepositoryID, body: wire.PullRequestCreation
+) -> wire.PullRequestCreationResponse:
     """Create a pull request to merge one branch into another."""
     pull_id = request.services.catalog.pulls.create(
         repository,
@@ -73,11 +64,11 @@ def create_pull(
         description=body.description,
         author=request.identity.committer,
     )
-    return PullRequestCreationResponse(id=pull_id)
+    return wire.PullRequestCreationResponse(id=pull_id)
 
 
-@routes.add(PullsAPI.get, _pr("ReadPullRequest"))
-def get_pull(request: ApiRequest, repository: RepositoryID, pull_request: str) -> PullRequest:
+@routes.add(wire.PullsAPI.get, _pr("ReadPullRequest"))
+def get_pull(request: ApiRequest, repository: RepositoryID, pull_request: str) -> wire.PullRequest:
     """Return a pull request, with the expected result of a merge."""
     pulls = request.services.catalog.pulls
     pull = pulls.get(repository, check_pull_id(pull_request))
@@ -94,9 +85,9 @@ def get_pull(request: ApiRequest, repository: RepositoryID, pull_request: str) -
     return found
 
 
-@routes.add(PullsAPI.update, _pr("WritePullRequest"))
+@routes.add(wire.PullsAPI.update, _pr("WritePullRequest"))
 def update_pull(
-    request: ApiRequest, repository: RepositoryID, pull_request: str, body: PullRequestBasic
+    request: ApiRequest, repository: RepositoryID, pull_request: str, body: wire.PullRequestBasic
 ) -> None:
     """Change the title or description of a pull request, close it, or reopen it."""
     status = None if body.status is None else one_of(body.status, PullStatus, "status")
@@ -109,9 +100,9 @@ def update_pull(
     )
 
 
-@routes.add(PullsAPI.merge, _pr("WritePullRequest"))
+@routes.add(wire.PullsAPI.merge, _pr("WritePullRequest"))
 def merge_pull(
-    request: ApiRequest, repository: RepositoryID, pull_request: str, query: PullMergeQuery
+    request: ApiRequest, repository: RepositoryID, pull_request: str, query: wire.PullMergeQuery
 ) -> Reply:
     """Merge a pull request; requires permission to commit to the destination."""
     pulls = request.services.catalog.pulls
@@ -129,7 +120,7 @@ def merge_pull(
         merged = pulls.merge(repository, pull.id, wanted)
     except MergeConflict as error:
         return Reply(status=409, body=conflict_body(error, "mergePullRequest"))
-    answer = PullMergeResult(reference=merged)
+    answer = wire.PullMergeResult(reference=merged)
     if query.delete_source:
         kept = pulls.delete_source(repository, pull.id)
         answer.source_deleted, answer.source_kept_because = kept is None, kept or ""

@@ -13,16 +13,8 @@ from lakebed.reclaim.repository_purges import LeftNamespace
 from lakebed.server.api.request import ApiRequest
 from lakebed.server.api.routes import Need, Routes
 from lakebed.server.http.errors import BadRequest
+from lakebed.wire import purges as wire
 from lakebed.wire.base import Error, TaskInfo
-from lakebed.wire.purges import (
-    LeftByRepositories,
-    LeftByRepository,
-    PurgeOutcome,
-    PurgeRequest,
-    PurgesAPI,
-    PurgeStep,
-    PurgeTaskStatus,
-)
 
 KindT = TypeVar("KindT")
 
@@ -32,8 +24,10 @@ _PURGE: Final = Need("retention:PurgeObjects", "arn:lakefs:fs:::repository/{repo
 _TASK: Final = "purge"
 
 
-@routes.add(PurgesAPI.start, _PURGE)
-def purge_objects(request: ApiRequest, repository: RepositoryID, body: PurgeRequest) -> TaskInfo:
+@routes.add(wire.PurgesAPI.start, _PURGE)
+def purge_objects(
+    request: ApiRequest, repository: RepositoryID, body: wire.PurgeRequest
+) -> TaskInfo:
     """Start to delete objects from all history; without `confirm`, only find them.
 
     Objects are selected by path, path prefix, or checksum. A first pass deletes the bytes; a second
@@ -60,19 +54,21 @@ def purge_objects(request: ApiRequest, repository: RepositoryID, body: PurgeRequ
     return TaskInfo(id=request.services.catalog.tasks.start_telling(found, _TASK, work))
 
 
-@routes.add(PurgesAPI.status, _PURGE)
-def get_purge_status(request: ApiRequest, repository: RepositoryID, purge: str) -> PurgeTaskStatus:
+@routes.add(wire.PurgesAPI.status, _PURGE)
+def get_purge_status(
+    request: ApiRequest, repository: RepositoryID, purge: str
+) -> wire.PurgeTaskStatus:
     """Return the state and result of a purge."""
     task = request.services.catalog.tasks.status(repository, TaskID(purge), _TASK)
     error = None
     if task.error is not None:
         error = Error(message=task.error, kind=task.error_kind or "")
-    return PurgeTaskStatus(
+    return wire.PurgeTaskStatus(
         id=task.id,
         completed=task.done,
         update_time=task.updated,
-        progress=_decoded(task.progress, PurgeStep),
-        result=_decoded(task.result, PurgeOutcome),
+        progress=_decoded(task.progress, wire.PurgeStep),
+        result=_decoded(task.result, wire.PurgeOutcome),
         error=error,
     )
 
@@ -81,7 +77,7 @@ def _decoded(text: str | None, kind: type[KindT]) -> KindT | None:
     return None if text is None else msgspec.json.decode(text, type=kind)
 
 
-def _query(body: PurgeRequest) -> PurgeQuery:
+def _query(body: wire.PurgeRequest) -> PurgeQuery:
     kinds: tuple[Literal["path", "prefix", "checksum"], ...] = ("path", "prefix", "checksum")
     given = [kind for kind in kinds if getattr(body, kind)]
     if len(given) != 1:
@@ -96,22 +92,22 @@ _PURGE_REPOSITORY: Final = Need(
 )
 
 
-@routes.add(PurgesAPI.left_by_repository, _PURGE_REPOSITORY)
-def get_deleted(request: ApiRequest, repository: RepositoryID) -> LeftByRepositories:
+@routes.add(wire.PurgesAPI.left_by_repository, _PURGE_REPOSITORY)
+def get_deleted(request: ApiRequest, repository: RepositoryID) -> wire.LeftByRepositories:
     """List the remaining data of deleted repositories of a name."""
     return _left(request.services.reclaim.repository_purges.left_by(repository))
 
 
-@routes.add(PurgesAPI.purge_repository, _PURGE_REPOSITORY)
-def purge_deleted(request: ApiRequest, repository: RepositoryID) -> LeftByRepositories:
+@routes.add(wire.PurgesAPI.purge_repository, _PURGE_REPOSITORY)
+def purge_deleted(request: ApiRequest, repository: RepositoryID) -> wire.LeftByRepositories:
     """Request deletion of the remaining data of deleted repositories of a name, when due."""
     return _left(request.services.reclaim.repository_purges.request(repository))
 
 
-def _left(found: list[LeftNamespace]) -> LeftByRepositories:
-    return LeftByRepositories(
+def _left(found: list[LeftNamespace]) -> wire.LeftByRepositories:
+    return wire.LeftByRepositories(
         results=[
-            LeftByRepository(
+            wire.LeftByRepository(
                 repository=each.repository,
                 unique_id=each.unique_id,
                 storage_namespace=each.storage_namespace,

@@ -7,19 +7,8 @@ from lakebed.server.api.operations.commits import SKIP_HOOKS, wire_commit
 from lakebed.server.api.pages import first_page, page_of
 from lakebed.server.api.request import ApiRequest, as_key
 from lakebed.server.api.routes import Reply, Routes, fs
+from lakebed.wire import refs as wire
 from lakebed.wire.base import Page, PageQuery
-from lakebed.wire.refs import (
-    BranchCreation,
-    BranchesAPI,
-    BranchesQuery,
-    Commit,
-    FindMergeBaseResult,
-    LogCommitsQuery,
-    Ref,
-    RefsAPI,
-    TagCreation,
-    TagsAPI,
-)
 
 routes = Routes()
 
@@ -28,15 +17,17 @@ _BRANCH_ARN: Final = f"{_REPOSITORY}/branch/{{branch}}"
 _TAG_ARN: Final = f"{_REPOSITORY}/tag/{{tag}}"
 
 
-def _wire(ref: Branch | Tag) -> Ref:
-    return Ref(id=ref.id, commit_id=ref.commit_id)
+def _wire(ref: Branch | Tag) -> wire.Ref:
+    return wire.Ref(id=ref.id, commit_id=ref.commit_id)
 
 
 # Branches
 
 
-@routes.add(BranchesAPI.list, fs("ListBranches", _REPOSITORY))
-def list_branches(request: ApiRequest, repository: RepositoryID, query: BranchesQuery) -> Page[Ref]:
+@routes.add(wire.BranchesAPI.list, fs("ListBranches", _REPOSITORY))
+def list_branches(
+    request: ApiRequest, repository: RepositoryID, query: wire.BranchesQuery
+) -> Page[wire.Ref]:
     """List the branches of a repository."""
     found = request.services.catalog.refs.list_branches(
         repository, prefix=query.prefix, after=query.after, show_hidden=query.show_hidden
@@ -45,12 +36,12 @@ def list_branches(request: ApiRequest, repository: RepositoryID, query: Branches
 
 
 @routes.add(
-    BranchesAPI.create, (fs("CreateBranch", f"{_REPOSITORY}/branch/{{body.name}}"), SKIP_HOOKS)
+    wire.BranchesAPI.create, (fs("CreateBranch", f"{_REPOSITORY}/branch/{{body.name}}"), SKIP_HOOKS)
 )
 def create_branch(
     request: ApiRequest,
     repository: RepositoryID,
-    body: BranchCreation,
+    body: wire.BranchCreation,
 ) -> Reply:
     """Create a branch; the answer is the id of its commit, as text."""
     created = request.services.catalog.ref_changes.create_branch(
@@ -59,13 +50,13 @@ def create_branch(
     return Reply(body=created.commit_id, content_type="text/plain")
 
 
-@routes.add(BranchesAPI.get, fs("ReadBranch", _BRANCH_ARN))
-def get_branch(request: ApiRequest, repository: RepositoryID, branch: BranchID) -> Ref:
+@routes.add(wire.BranchesAPI.get, fs("ReadBranch", _BRANCH_ARN))
+def get_branch(request: ApiRequest, repository: RepositoryID, branch: BranchID) -> wire.Ref:
     """Return a branch."""
     return _wire(request.services.catalog.refs.get_branch(repository, branch))
 
 
-@routes.add(BranchesAPI.delete, (fs("DeleteBranch", _BRANCH_ARN), SKIP_HOOKS))
+@routes.add(wire.BranchesAPI.delete, (fs("DeleteBranch", _BRANCH_ARN), SKIP_HOOKS))
 def delete_branch(
     request: ApiRequest,
     repository: RepositoryID,
@@ -78,8 +69,8 @@ def delete_branch(
 # Tags
 
 
-@routes.add(TagsAPI.list, fs("ListTags", _REPOSITORY))
-def list_tags(request: ApiRequest, repository: RepositoryID, query: PageQuery) -> Page[Ref]:
+@routes.add(wire.TagsAPI.list, fs("ListTags", _REPOSITORY))
+def list_tags(request: ApiRequest, repository: RepositoryID, query: PageQuery) -> Page[wire.Ref]:
     """List the tags of a repository."""
     found = request.services.catalog.refs.list_tags(
         repository, prefix=query.prefix, after=query.after
@@ -87,23 +78,23 @@ def list_tags(request: ApiRequest, repository: RepositoryID, query: PageQuery) -
     return first_page(found, query, wire=_wire, name=lambda tag: tag.id)
 
 
-@routes.add(TagsAPI.create, (fs("CreateTag", f"{_REPOSITORY}/tag/{{body.id}}"), SKIP_HOOKS))
+@routes.add(wire.TagsAPI.create, (fs("CreateTag", f"{_REPOSITORY}/tag/{{body.id}}"), SKIP_HOOKS))
 def create_tag(
     request: ApiRequest,
     repository: RepositoryID,
-    body: TagCreation,
-) -> Ref:
+    body: wire.TagCreation,
+) -> wire.Ref:
     """Create a tag."""
     return _wire(request.services.catalog.ref_changes.create_tag(repository, body.id, body.ref))
 
 
-@routes.add(TagsAPI.get, fs("ReadTag", _TAG_ARN))
-def get_tag(request: ApiRequest, repository: RepositoryID, tag: TagID) -> Ref:
+@routes.add(wire.TagsAPI.get, fs("ReadTag", _TAG_ARN))
+def get_tag(request: ApiRequest, repository: RepositoryID, tag: TagID) -> wire.Ref:
     """Return a tag."""
     return _wire(request.services.catalog.refs.get_tag(repository, tag))
 
 
-@routes.add(TagsAPI.delete, (fs("DeleteTag", _TAG_ARN), SKIP_HOOKS))
+@routes.add(wire.TagsAPI.delete, (fs("DeleteTag", _TAG_ARN), SKIP_HOOKS))
 def delete_tag(
     request: ApiRequest,
     repository: RepositoryID,
@@ -116,10 +107,10 @@ def delete_tag(
 # History
 
 
-@routes.add(RefsAPI.log, fs("ListCommits", _REPOSITORY))
+@routes.add(wire.RefsAPI.log, fs("ListCommits", _REPOSITORY))
 def log_commits(
-    request: ApiRequest, repository: RepositoryID, ref: str, query: LogCommitsQuery
-) -> Page[Commit]:
+    request: ApiRequest, repository: RepositoryID, ref: str, query: wire.LogCommitsQuery
+) -> Page[wire.Commit]:
     """List the history of a ref."""
     page = request.services.catalog.refs.log(
         repository,
@@ -137,13 +128,13 @@ def log_commits(
     return page_of(results, has_more=page.has_more, last=results[-1].id if results else "")
 
 
-@routes.add(RefsAPI.merge_base, fs("ListCommits", _REPOSITORY))
+@routes.add(wire.RefsAPI.merge_base, fs("ListCommits", _REPOSITORY))
 def find_merge_base(
     request: ApiRequest, repository: RepositoryID, ref: str, destination_branch: str
-) -> FindMergeBaseResult:
+) -> wire.FindMergeBaseResult:
     """Return the merge base of two refs."""
     found = request.services.catalog.refs.find_merge_base(repository, ref, destination_branch)
-    return FindMergeBaseResult(
+    return wire.FindMergeBaseResult(
         source_commit_id=found.source.id,
         destination_commit_id=found.destination.id,
         base_commit_id=found.base.id,

@@ -10,27 +10,17 @@ from lakebed.server.api.request import ApiRequest, seconds
 from lakebed.server.api.routes import Need, Reply, Routes, fs
 from lakebed.server.http.errors import BadRequest
 from lakebed.server.sample import add_sample
+from lakebed.wire import repositories as wire
 from lakebed.wire.base import ForceQuery, Page
-from lakebed.wire.repositories import (
-    BranchProtectionRule,
-    CreationQuery,
-    HooksSettings,
-    RepositoriesAPI,
-    RepositoriesQuery,
-    Repository,
-    RepositoryCreation,
-    RepositoryMetadataKeys,
-    RepositoryMetadataSet,
-)
 
 routes = Routes()
 
 _ARN: Final = "repository/{repository}"
 
 
-def wire(repository: model.Repository) -> Repository:
+def wire_repository(repository: model.Repository) -> wire.Repository:
     """Return a repository as the API's struct."""
-    return Repository(
+    return wire.Repository(
         id=repository.id,
         creation_date=seconds(repository.created_us),
         default_branch=repository.default_branch,
@@ -39,30 +29,30 @@ def wire(repository: model.Repository) -> Repository:
     )
 
 
-@routes.add(RepositoriesAPI.list, fs("ListRepositories", "*"))
-def list_repositories(request: ApiRequest, query: RepositoriesQuery) -> Page[Repository]:
+@routes.add(wire.RepositoriesAPI.list, fs("ListRepositories", "*"))
+def list_repositories(request: ApiRequest, query: wire.RepositoriesQuery) -> Page[wire.Repository]:
     """List the repositories."""
     found = request.services.catalog.repositories.list(prefix=query.prefix, after=query.after)
     if query.search:
         found = (repository for repository in found if query.search in repository.id)
-    return first_page(found, query, wire=wire, name=lambda repository: repository.id)
+    return first_page(found, query, wire=wire_repository, name=lambda repository: repository.id)
 
 
-def _places(body: RepositoryCreation) -> list[str]:
+def _places(body: wire.RepositoryCreation) -> list[str]:
     """Return the canonical spelling of the storage namespace, for permission checks."""
     return [spelling_of(parse_namespace(body.storage_namespace))]
 
 
 @routes.add(
-    RepositoriesAPI.create,
+    wire.RepositoriesAPI.create,
     (
         fs("CreateRepository", "repository/{body.name}"),
         fs("AttachStorageNamespace", "namespace/{each}", each=_places),
     ),
 )
 def create_repository(
-    request: ApiRequest, query: CreationQuery, body: RepositoryCreation
-) -> Repository:
+    request: ApiRequest, query: wire.CreationQuery, body: wire.RepositoryCreation
+) -> wire.Repository:
     """Create a repository."""
     if body.storage_id:
         raise BadRequest(
@@ -75,22 +65,22 @@ def create_repository(
         bare = repositories.create_bare(
             body.name, place, default_branch=branch, read_only=body.read_only
         )
-        return wire(bare)
+        return wire_repository(bare)
     created = repositories.create(
         body.name, place, committer=committer, default_branch=branch, read_only=body.read_only
     )
     if body.sample_data:
         add_sample(request.services.catalog, created, committer=committer)
-    return wire(created)
+    return wire_repository(created)
 
 
-@routes.add(RepositoriesAPI.get, fs("ReadRepository", _ARN))
-def get_repository(request: ApiRequest, repository: RepositoryID) -> Repository:
+@routes.add(wire.RepositoriesAPI.get, fs("ReadRepository", _ARN))
+def get_repository(request: ApiRequest, repository: RepositoryID) -> wire.Repository:
     """Return a repository."""
-    return wire(request.services.catalog.repositories.get(repository))
+    return wire_repository(request.services.catalog.repositories.get(repository))
 
 
-@routes.add(RepositoriesAPI.delete, fs("DeleteRepository", _ARN))
+@routes.add(wire.RepositoriesAPI.delete, fs("DeleteRepository", _ARN))
 def delete_repository(request: ApiRequest, repository: RepositoryID, query: ForceQuery) -> None:
     """Delete a repository, but not its objects in the storage."""
     request.services.catalog.repositories.delete(repository, force=query.force)
@@ -99,23 +89,23 @@ def delete_repository(request: ApiRequest, repository: RepositoryID, query: Forc
 # Metadata
 
 
-@routes.add(RepositoriesAPI.metadata, fs("ReadRepository", _ARN))
+@routes.add(wire.RepositoriesAPI.metadata, fs("ReadRepository", _ARN))
 def get_metadata(request: ApiRequest, repository: RepositoryID) -> dict[str, str]:
     """Return the metadata of a repository."""
     return request.services.catalog.repositories.get(repository).metadata
 
 
-@routes.add(RepositoriesAPI.set_metadata, fs("UpdateRepository", _ARN))
+@routes.add(wire.RepositoriesAPI.set_metadata, fs("UpdateRepository", _ARN))
 def set_metadata(
-    request: ApiRequest, repository: RepositoryID, body: RepositoryMetadataSet
+    request: ApiRequest, repository: RepositoryID, body: wire.RepositoryMetadataSet
 ) -> None:
     """Add or replace metadata of a repository."""
     request.services.catalog.repositories.set_metadata(repository, put=body.metadata)
 
 
-@routes.add(RepositoriesAPI.delete_metadata, fs("UpdateRepository", _ARN))
+@routes.add(wire.RepositoriesAPI.delete_metadata, fs("UpdateRepository", _ARN))
 def delete_metadata(
-    request: ApiRequest, repository: RepositoryID, body: RepositoryMetadataKeys
+    request: ApiRequest, repository: RepositoryID, body: wire.RepositoryMetadataKeys
 ) -> None:
     """Remove metadata of a repository."""
     request.services.catalog.repositories.set_metadata(repository, put={}, remove=body.keys)
@@ -127,21 +117,21 @@ _READ_RULES: Final = Need("branches:GetBranchProtectionRules", f"arn:lakefs:fs::
 _SET_RULES: Final = Need("branches:SetBranchProtectionRules", f"arn:lakefs:fs:::{_ARN}")
 
 
-@routes.add(RepositoriesAPI.old_protection, _READ_RULES)
-@routes.add(RepositoriesAPI.protection, _READ_RULES)
+@routes.add(wire.RepositoriesAPI.old_protection, _READ_RULES)
+@routes.add(wire.RepositoriesAPI.protection, _READ_RULES)
 def get_protection(request: ApiRequest, repository: RepositoryID) -> Reply:
     """Return the protection rules of branches; the ETag identifies their version."""
     found = request.services.catalog.refs.get_protection(repository)
     rules = [
-        BranchProtectionRule(pattern=pattern, strict=pattern in found.strict or None)
+        wire.BranchProtectionRule(pattern=pattern, strict=pattern in found.strict or None)
         for pattern in found.patterns
     ]
     return Reply(body=rules, headers={"ETag": f'"{found.version}"'})
 
 
-@routes.add(RepositoriesAPI.set_protection, _SET_RULES)
+@routes.add(wire.RepositoriesAPI.set_protection, _SET_RULES)
 def set_protection(
-    request: ApiRequest, repository: RepositoryID, body: list[BranchProtectionRule]
+    request: ApiRequest, repository: RepositoryID, body: list[wire.BranchProtectionRule]
 ) -> None:
     """Replace the protection rules of branches, optionally only if unchanged (If-Match)."""
     expected: str | None = request.environ.get("HTTP_IF_MATCH")
@@ -156,16 +146,22 @@ def set_protection(
 # Hooks
 
 
-@routes.add(RepositoriesAPI.hooks_settings, Need("ci:ReadHooksSettings", f"arn:lakefs:fs:::{_ARN}"))
-def get_hooks_settings(request: ApiRequest, repository: RepositoryID) -> HooksSettings:
+@routes.add(
+    wire.RepositoriesAPI.hooks_settings, Need("ci:ReadHooksSettings", f"arn:lakefs:fs:::{_ARN}")
+)
+def get_hooks_settings(request: ApiRequest, repository: RepositoryID) -> wire.HooksSettings:
     """Return the settings of hooks."""
-    return HooksSettings(strict=request.services.catalog.repositories.get(repository).strict_hooks)
+    return wire.HooksSettings(
+        strict=request.services.catalog.repositories.get(repository).strict_hooks
+    )
 
 
 @routes.add(
-    RepositoriesAPI.set_hooks_settings, Need("ci:SetHooksSettings", f"arn:lakefs:fs:::{_ARN}")
+    wire.RepositoriesAPI.set_hooks_settings, Need("ci:SetHooksSettings", f"arn:lakefs:fs:::{_ARN}")
 )
-def set_hooks_settings(request: ApiRequest, repository: RepositoryID, body: HooksSettings) -> None:
+def set_hooks_settings(
+    request: ApiRequest, repository: RepositoryID, body: wire.HooksSettings
+) -> None:
     """Change the settings of hooks."""
     request.services.catalog.repositories.set_strict_hooks(repository, strict=body.strict)
 
@@ -173,23 +169,23 @@ def set_hooks_settings(request: ApiRequest, repository: RepositoryID, body: Hook
 # Deprecated paths of the same operations
 
 
-@routes.add(RepositoriesAPI.may_protect, _SET_RULES)
+@routes.add(wire.RepositoriesAPI.may_protect, _SET_RULES)
 def may_protect(request: ApiRequest, repository: RepositoryID) -> None:
     """Check whether the caller may change the protection rules."""
     request.services.catalog.repositories.get(repository)
 
 
-@routes.add(RepositoriesAPI.add_protection, _SET_RULES)
+@routes.add(wire.RepositoriesAPI.add_protection, _SET_RULES)
 def add_protection(
-    request: ApiRequest, repository: RepositoryID, body: BranchProtectionRule
+    request: ApiRequest, repository: RepositoryID, body: wire.BranchProtectionRule
 ) -> None:
     """Add a protection rule for branches."""
     request.services.catalog.refs.add_protection(repository, body.pattern, strict=body.strict)
 
 
-@routes.add(RepositoriesAPI.remove_protection, _SET_RULES)
+@routes.add(wire.RepositoriesAPI.remove_protection, _SET_RULES)
 def remove_protection(
-    request: ApiRequest, repository: RepositoryID, body: BranchProtectionRule
+    request: ApiRequest, repository: RepositoryID, body: wire.BranchProtectionRule
 ) -> None:
     """Remove a protection rule for branches."""
     request.services.catalog.refs.remove_protection(repository, body.pattern)

@@ -9,19 +9,11 @@ from lakebed.server.api.request import ApiRequest
 from lakebed.server.api.routes import Access, Reply, Routes
 from lakebed.server.http.authentication import COOKIE, log_out
 from lakebed.server.http.browsers import is_https
-from lakebed.wire.config import (
-    AuthenticationToken,
-    CredentialsWithSecret,
-    LoginConfig,
-    LoginInformation,
-    Setup,
-    SetupAPI,
-    SetupState,
-)
+from lakebed.wire import config as wire
 
 routes = Routes()
 
-_LOGIN: Final = LoginConfig(
+_LOGIN: Final = wire.LoginConfig(
     RBAC="internal",
     login_url="/auth/login",
     login_failed_message="The credentials don't match.",
@@ -30,15 +22,15 @@ _LOGIN: Final = LoginConfig(
 )
 
 
-@routes.add(SetupAPI.state, Access.ANYONE)
-def get_setup_state(request: ApiRequest) -> SetupState:
+@routes.add(wire.SetupAPI.state, Access.ANYONE)
+def get_setup_state(request: ApiRequest) -> wire.SetupState:
     """Return whether the installation is set up."""
     state = "initialized" if request.services.auth.is_set_up() else "not_initialized"
-    return SetupState(state=state, comm_prefs_missing=False, login_config=_LOGIN)
+    return wire.SetupState(state=state, comm_prefs_missing=False, login_config=_LOGIN)
 
 
-@routes.add(SetupAPI.create, Access.ANYONE)
-def setup(request: ApiRequest, body: Setup) -> CredentialsWithSecret:
+@routes.add(wire.SetupAPI.create, Access.ANYONE)
+def setup(request: ApiRequest, body: wire.Setup) -> wire.CredentialsWithSecret:
     """Create the first user of a new installation."""
     given = None
     if body.key is not None:
@@ -48,14 +40,14 @@ def setup(request: ApiRequest, body: Setup) -> CredentialsWithSecret:
     return wire_new_credential(request.services.auth.setup(body.username, given))
 
 
-@routes.add(SetupAPI.set_communication, Access.ANYONE)
+@routes.add(wire.SetupAPI.set_communication, Access.ANYONE)
 def set_up_communication() -> Reply:
     """Accept and ignore communication preferences: no messages are ever sent."""
     return Reply()
 
 
-@routes.add(SetupAPI.login, Access.ANYONE)
-def login(request: ApiRequest, body: LoginInformation) -> Reply:
+@routes.add(wire.SetupAPI.login, Access.ANYONE)
+def login(request: ApiRequest, body: wire.LoginInformation) -> Reply:
     """Exchange a key pair for a token, which is also set as a cookie."""
     token, expires_at = request.services.auth.login(
         body.access_key_id, body.secret_access_key, client=request.context.source_ip
@@ -65,12 +57,12 @@ def login(request: ApiRequest, body: LoginInformation) -> Reply:
     if is_https(request.environ):
         cookie += "; Secure"
     return Reply(
-        body=AuthenticationToken(token=token, token_expiration=int(expires_at)),
+        body=wire.AuthenticationToken(token=token, token_expiration=int(expires_at)),
         headers={"Set-Cookie": cookie},
     )
 
 
-@routes.add(SetupAPI.logout, Access.ANYONE)
+@routes.add(wire.SetupAPI.logout, Access.ANYONE)
 def logout(request: ApiRequest) -> Reply:
     """Revoke the token of the request, and remove the login cookie."""
     log_out(request.services.auth, request.environ)

@@ -7,7 +7,7 @@ from lakebed.block.address import Address
 from lakebed.engine.model import BranchID, RepositoryID
 from lakebed.lake.model import DEFAULT_CONTENT_TYPE
 from lakebed.lake.places import parse_address, spelling_of
-from lakebed.server.api.operations.objects import wire
+from lakebed.server.api.operations.objects import wire_object
 from lakebed.server.api.request import ApiRequest, as_key
 from lakebed.server.api.routes import Routes, fs
 from lakebed.server.http.conditions import write_condition
@@ -69,7 +69,7 @@ def link_physical_address(
         metadata=body.user_metadata,
         condition=write_condition(request.environ),
     )
-    return wire(request, linked)
+    return wire_object(request, linked)
 
 
 @routes.add(StagingAPI.stage, (_WRITE, fs("ImportFromStorage", "namespace/{each}", each=_places)))
@@ -94,4 +94,4 @@ def stage_object(
         metadata=body.metadata,
         condition=write_condition(request.environ),
     )
-    return wire(request, staged)
+    return wire_object(request, staged)
