@@ -312,12 +312,12 @@ def test_the_background_process_removes_runs_that_were_kept_for_long(
 ) -> None:
     put_action(world, f"{receiver.url}/gate", "pre-commit")
     commit(world)
-    (job,) = (job for job in jobs_of(world.services) if job.name == "runs")
-    assert job.run() == 0
+    job = jobs_of(world.services)["runs"]
+    assert job() == 0
     runtime = world.services.runtime
     later = runtime.now() + 31 * 24 * 3600
     monkeypatch.setattr(runtime, "now", lambda: later)
-    assert job.run() == 1
+    assert job() == 1
     assert world.call("GET", RUNS).json["results"] == []
 
 

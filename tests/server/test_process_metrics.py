@@ -5,7 +5,6 @@ from prometheus_client import REGISTRY
 
 from lakebed.lake.errors import CatalogError
 from lakebed.server import background
-from lakebed.server.background import BackgroundJob
 from lakebed.server.http import metrics
 from lakebed.server.processes import metrics as process_metrics
 from lakebed.server.processes.metrics import ProcessMetrics
@@ -46,9 +45,9 @@ def test_passes_of_the_background_are_counted_by_outcome() -> None:
         raise CatalogError("away")
 
     before = {outcome: counted(outcome) for outcome in ("success", "failure")}
-    background.run(BackgroundJob("of-the-test", lambda: None))
+    background.run("of-the-test", lambda: None)
     for _ in range(2):
-        background.run(BackgroundJob("of-the-test", fail))
+        background.run("of-the-test", fail)
     assert counted("success") == before["success"] + 1
     assert counted("failure") == before["failure"] + 2
     last = REGISTRY.get_sample_value(

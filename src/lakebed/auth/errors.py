@@ -53,42 +53,38 @@ class AuthNotFound(AuthError, NotFoundMixin):
     """A user, group, policy or access key does not exist."""
 
     kind = "auth_not_found"
+    noun: ClassVar[str] = "entity"
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"{self.noun} not found: {name}")
 
 
 class UserNotFound(AuthNotFound):
     """The user does not exist."""
 
     kind = "user_not_found"
-
-    def __init__(self, user: str) -> None:
-        super().__init__(f"user not found: {user}")
+    noun = "user"
 
 
 class GroupNotFound(AuthNotFound):
     """The group does not exist."""
 
     kind = "group_not_found"
-
-    def __init__(self, group: str) -> None:
-        super().__init__(f"group not found: {group}")
+    noun = "group"
 
 
 class PolicyNotFound(AuthNotFound):
     """The policy does not exist."""
 
     kind = "policy_not_found"
-
-    def __init__(self, policy: str) -> None:
-        super().__init__(f"policy not found: {policy}")
+    noun = "policy"
 
 
 class CredentialNotFound(AuthNotFound):
     """The user has no such access key."""
 
     kind = "credential_not_found"
-
-    def __init__(self, access_key_id: str) -> None:
-        super().__init__(f"credentials not found: {access_key_id}")
+    noun = "credentials"
 
 
 class AlreadyExists(AuthError):

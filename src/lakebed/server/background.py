@@ -14,7 +14,6 @@ import signal
 import sys
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from multiprocessing.connection import Connection
 from typing import Final, NoReturn
@@ -52,29 +51,22 @@ _LAST_SUCCESS: Final = Gauge(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class BackgroundJob:
-    """A periodic task."""
-
-    name: str
-    run: Callable[[], object]
-    """Performs one run and returns its result, which is logged."""
+Job = Callable[[], object]
+"""Performs one run of a task and returns its result, which is logged."""
 
 
-def jobs_of(services: Services) -> list[BackgroundJob]:
-    """Return the periodic tasks."""
+def jobs_of(services: Services) -> dict[str, Job]:
+    """Return the periodic tasks by name."""
     runtime, grace_seconds = services.runtime, services.settings.engine.grace_seconds
     cleaner = Cleaner(services.foundation.store, runtime, grace_seconds=grace_seconds)
-    return [
-        BackgroundJob("cleaner", cleaner.run_once),
-        BackgroundJob("logouts", services.auth.clean_logouts),
-        BackgroundJob("expired", lambda: clean_expired(services.catalog, runtime)),
-        BackgroundJob("runs", lambda: clean_runs(services)),
-        BackgroundJob("purges", services.reclaim.repository_purges.run_due),
-        BackgroundJob(
-            "gc_age", lambda: export_last_good(services.reclaim, services.foundation.engine)
-        ),
-    ]
+    return {
+        "cleaner": cleaner.run_once,
+        "logouts": services.auth.clean_logouts,
+        "expired": lambda: clean_expired(services.catalog, runtime),
+        "runs": lambda: clean_runs(services),
+        "purges": services.reclaim.repository_purges.run_due,
+        "gc_age": lambda: export_last_good(services.reclaim, services.foundation.engine),
+    }
 
 
 def clean_runs(services: Services) -> int:
@@ -131,31 +123,34 @@ def main(settings: ServerSettings, link: Connection) -> None:
 def run_background(services: Services) -> NoReturn:
     """Run the periodic tasks, and imports, hooks and garbage collection as they arise."""
     settings = services.settings
-    waiting: dict[str, tuple[int, Callable[[], object], float]] = {
+    waiting: dict[str, tuple[int, Job, float]] = {
         "imports": (_IMPORTS_AT_ONCE, services.catalog.import_runner.run_waiting, _POLL_SECONDS),
         "hooks": (_HOOKS_AT_ONCE, services.actions.post.run_waiting, _POLL_SECONDS),
     }
     if settings.reclaim.enabled:
         poll_seconds = min(_RECLAIM_POLL_SECONDS, settings.reclaim.interval_seconds)
-        job = BackgroundJob("reclaim", schedule_of(services).run_once)
-        waiting["reclaim"] = (1, partial(run, job), poll_seconds)
+        waiting["reclaim"] = (
+            1,
+            partial(run, "reclaim", schedule_of(services).run_once),
+            poll_seconds,
+        )
     for name, (count, run_waiting, poll_seconds) in waiting.items():
         for _ in range(count):
             arguments = (name, run_waiting, poll_seconds)
             threading.Thread(target=_keep_running, args=arguments, daemon=True, name=name).start()
-    run(BackgroundJob("storage", partial(check_storage, services)))
-    run(BackgroundJob("backups", services.reclaim.backups.catch_up_all))
+    run("storage", partial(check_storage, services))
+    run("backups", services.reclaim.backups.catch_up_all)
     jobs, pause = jobs_of(services), threading.Event()
     while True:
-        for job in jobs:
-            run(job)
+        for name, job in jobs.items():
+            run(name, job)
         pause.wait(settings.cleaner.interval_seconds)
 
 
-def _keep_running(name: str, run_waiting: Callable[[], object], poll_seconds: float) -> None:
+def _keep_running(name: str, run_waiting: Job, poll_seconds: float) -> None:
     """Poll for waiting work and run it. If the process ends, the next one resumes it.
 
-    Not a `BackgroundJob`: one import, or one hook, may take longer than a run of a job should.
+    Not a periodic task: one import, or one hook, may take longer than a run of a job should.
     """
     pause = threading.Event()
     while True:
@@ -184,20 +179,20 @@ def _open(settings: ServerSettings) -> Services | None:
         return None
 
 
-def run(job: BackgroundJob) -> None:
-    """Run a job once; if it fails, its next run continues."""
+def run(name: str, job: Job) -> None:
+    """Run a task once; if it fails, its next run continues."""
     outcome = "failure"
     try:
-        result = job.run()
+        result = job()
     except LakebedError as error:
-        _LOGGER.warning("%s failed: %s: %s", job.name, error.kind, logs.cause_of(error))
+        _LOGGER.warning("%s failed: %s: %s", name, error.kind, logs.cause_of(error))
     except Exception:
-        _LOGGER.exception("%s failed", job.name)
+        _LOGGER.exception("%s failed", name)
     else:
         outcome = "success"
-        _LAST_SUCCESS.labels(job.name).set_to_current_time()
-        _LOGGER.debug("%s: %s", job.name, result)
-    _RUNS.labels(job.name, outcome).inc()
+        _LAST_SUCCESS.labels(name).set_to_current_time()
+        _LOGGER.debug("%s: %s", name, result)
+    _RUNS.labels(name, outcome).inc()
 
 
 def _leave(*_signal: object) -> None:

@@ -48,7 +48,7 @@ def load(
         flags: command line flags by dotted key; they override the other sources.
 
     Raises:
-        SettingsError: the file cannot be read, a key is unknown, a value is of the wrong type, or
+        SettingsError: The file cannot be read, a key is unknown, a value is of the wrong type, or
             settings contradict each other. The message lists all problems.
     """
     settings = read(file, environment=environment, flags=flags)

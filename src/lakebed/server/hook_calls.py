@@ -8,6 +8,7 @@ must not block the hook's calls.
 import json
 from collections.abc import Callable, Mapping
 from contextvars import copy_context
+from functools import cache
 from http import HTTPStatus
 from io import BytesIO
 from typing import Final
@@ -45,24 +46,16 @@ class HookCalls:
 
     def __init__(self) -> None:
         self._services: Services | None = None
-        self._build: Callable[[], WSGIApplication] | None = None
-        self._app: WSGIApplication | None = None
 
     def attach(self, services: Services, build: Callable[[], WSGIApplication]) -> None:
         """Set the target of calls; the application is built at the first call."""
         self._services = services
-        self._build = build
+        self._application = cache(build)
 
     def caller(self, event: HookEvent) -> Caller:
         """Return the API caller for the hooks of an event."""
         assert self._services is not None, "attach must be called first"
         return _Caller(self._services, self._application, event)
-
-    def _application(self) -> WSGIApplication:
-        if self._app is None:
-            assert self._build is not None
-            self._app = self._build()
-        return self._app
 
 
 class _Caller:

@@ -34,39 +34,32 @@ def add_sample(catalog: Catalog, repository: Repository, *, committer: str) -> N
     """Fill a new repository."""
     main = repository.default_branch
     table = pa.table(_LAKES)
-    filler = _Filler(catalog, repository, committer)
+
+    def put(branch: BranchID, path: str, data: bytes, content_type: str) -> None:
+        catalog.uploads.upload(
+            repository.id, branch, path.encode(), [data], content_type=content_type
+        )
+
+    def commit(branch: BranchID, message: str, **metadata: str) -> None:
+        request = CommitRequest(committer=committer, message=message, metadata=metadata)
+        catalog.commits.commit(repository.id, branch, request)
+
     readme = _README.format(repository=repository.id, main=main)
-    filler.put(main, "README.md", readme.encode(), "text/markdown")
-    filler.commit(main, "Add a README")
-    filler.put(main, "lakes.parquet", _parquet(table), "application/vnd.apache.parquet")
-    filler.commit(main, "Add seven lakes", source="general knowledge")
+    put(main, "README.md", readme.encode(), "text/markdown")
+    commit(main, "Add a README")
+    put(main, "lakes.parquet", _parquet(table), "application/vnd.apache.parquet")
+    commit(main, "Add seven lakes", source="general knowledge")
     for continent in sorted(set(map(str, _LAKES["continent"]))):
         rows = table.filter(pa.compute.equal(table["continent"], continent))
         name = continent.lower().replace(" ", "-")
-        filler.put(main, f"by-continent/{name}.csv", _csv(rows), "text/csv")
-    filler.commit(main, "Add files by continent")
+        put(main, f"by-continent/{name}.csv", _csv(rows), "text/csv")
+    commit(main, "Add files by continent")
     catalog.ref_changes.create_tag(repository.id, TAG, main)
     catalog.ref_changes.create_branch(repository.id, BRANCH, main)
     deeper = table.append_column("depth_m", pa.array(_DEPTHS_M))
     branch = BranchID(BRANCH)
-    filler.put(branch, "lakes.parquet", _parquet(deeper), "application/vnd.apache.parquet")
-    filler.commit(branch, "Add depths")
-
-
-class _Filler:
-    def __init__(self, catalog: Catalog, repository: Repository, committer: str) -> None:
-        self._catalog = catalog
-        self._repository = repository
-        self._committer = committer
-
-    def put(self, branch: BranchID, path: str, data: bytes, content_type: str) -> None:
-        self._catalog.uploads.upload(
-            self._repository.id, branch, path.encode(), [data], content_type=content_type
-        )
-
-    def commit(self, branch: BranchID, message: str, **metadata: str) -> None:
-        request = CommitRequest(committer=self._committer, message=message, metadata=metadata)
-        self._catalog.commits.commit(self._repository.id, branch, request)
+    put(branch, "lakes.parquet", _parquet(deeper), "application/vnd.apache.parquet")
+    commit(branch, "Add depths")
 
 
 def _parquet(table: pa.Table) -> bytes:

@@ -132,7 +132,7 @@ class BlockstoreSettings:
         """The settings to open the storage with; see `lakebed.block.open_block`.
 
         Raises:
-            SettingsError: the section named by `type` is missing.
+            SettingsError: The section named by `type` is missing.
         """
         sections: dict[str, BlockSettings | None] = {
             "local": self.local,
@@ -329,7 +329,7 @@ class ServerSettings:
         """Check that the settings, and the file they come from, are consistent.
 
         Raises:
-            SettingsError: they are not; the message lists every problem.
+            SettingsError: They are not; the message lists every problem.
         """
         if problems := [*_problems(self), *_layout_problems(self, file)]:
             raise SettingsError(problems)

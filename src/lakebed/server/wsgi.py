@@ -26,8 +26,8 @@ def make_application(config: str | None = None) -> WSGIApplication:
         config: a file with settings; the environment overrides them.
 
     Raises:
-        SettingsError: the settings are invalid.
-        CannotStart: the database allows only one process; another server may start several.
+        SettingsError: The settings are invalid.
+        CannotStart: The database allows only one process; another server may start several.
     """
     settings = load(None if config is None else Path(config), environment=os.environ)
     _check(settings)

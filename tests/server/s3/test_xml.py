@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakebed.lake.checksums import Checksum
+from lakebed.lake.multipart.records import NamedPart
 from lakebed.server.s3.errors import ErrorCode, S3Error, error_body
 from lakebed.server.s3.xml_reader import (
     XML_BYTES_MAX,
-    CompletedPart,
     parse,
     read_complete,
     read_create_bucket,
@@ -79,8 +79,8 @@ def test_the_documents_of_clients(namespace: str) -> None:
         "</CompleteMultipartUpload>".encode()
     )
     assert parts == [
-        CompletedPart(1, "ab", Checksum("crc32", "AAAAAA==")),
-        CompletedPart(10000, "cd"),
+        NamedPart(1, "ab", Checksum("crc32", "AAAAAA==")),
+        NamedPart(10000, "cd"),
     ]
     location = f"<CreateBucketConfiguration{namespace}><LocationConstraint>eu</LocationConstraint>"
     assert read_create_bucket(f"{location}</CreateBucketConfiguration>".encode()) == "eu"

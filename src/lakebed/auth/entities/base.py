@@ -32,7 +32,7 @@ from lakebed.auth.errors import AlreadyExists, AuthNotFound, AuthTooManyTries
 from lakebed.auth.model import AuthPage
 from lakebed.base.errors import quoted
 from lakebed.base.ids import UniqueID
-from lakebed.base.runtime import Runtime, now_us
+from lakebed.base.runtime import Runtime
 from lakebed.kv import ABSENT, CorruptRecord, Item, OutcomeUnknown, PredicateFailed, Store
 from lakebed.kv.records import Record, RecordKind, Records
 
@@ -61,6 +61,8 @@ class Entities(ABC, Generic[MessageT, EntityT]):
     """
 
     noun: ClassVar[str]
+    missing: ClassVar[type[AuthNotFound]]
+    """The error for a missing entity."""
 
     def __init__(
         self,
@@ -81,10 +83,6 @@ class Entities(ABC, Generic[MessageT, EntityT]):
     @abstractmethod
     def entity(self, name: str, message: MessageT) -> EntityT:
         """Return the value of a record."""
-
-    @abstractmethod
-    def missing(self, name: str) -> AuthNotFound:
-        """Return the error for a missing entity."""
 
     def get(self, name: str) -> EntityT:
         """Return an entity."""
@@ -187,9 +185,6 @@ class Entities(ABC, Generic[MessageT, EntityT]):
                 f"key {quoted(entry.key)} is not a {self.noun} record: {error}"
             ) from error
         return message
-
-    def _now_us(self) -> int:
-        return now_us(self._runtime)
 
     def _find(self, name: str) -> Record[MessageT] | None:
         """Return the record, even if being deleted, or None if missing or not a name."""

@@ -11,6 +11,7 @@ from lakebed.auth.errors import AuthTooManyTries, PolicyNotFound
 from lakebed.auth.model import Effect, Policy, PolicyID, Statement
 from lakebed.auth.policy.statements import check_new_statements
 from lakebed.base.ids import UniqueID, new_unique_id
+from lakebed.base.runtime import now_us
 from lakebed.kv import PredicateFailed
 
 _LOGGER: Final = logging.getLogger(__name__)
@@ -28,12 +29,13 @@ class Policies(Entities[pb.Policy, Policy]):
     """
 
     noun = "policy"
+    missing = PolicyNotFound
 
     def create(self, name: str, statements: Iterable[Statement]) -> Policy:
         """Create a policy, not attached yet."""
         message = pb.Policy(
             unique_id=new_unique_id(self._runtime),
-            created_us=self._now_us(),
+            created_us=now_us(self._runtime),
             statements=statement_messages(statements),
         )
         return self._create(name, message)
@@ -53,9 +55,6 @@ class Policies(Entities[pb.Policy, Policy]):
         finally:
             self._changed()
         raise AuthTooManyTries(f"updating policy {name}", TRIES)
-
-    def missing(self, name: str) -> PolicyNotFound:
-        return PolicyNotFound(name)
 
     def entity(self, name: str, message: pb.Policy) -> Policy:
         return Policy(

@@ -2,6 +2,8 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import partial
+from typing import Final
 from wsgiref.types import WSGIEnvironment
 
 import falcon
@@ -71,9 +73,8 @@ def as_key(path: str, what: str = "path") -> bytes:
         raise BadRequest(f"{what} has characters that UTF-8 cannot encode") from None
 
 
-def as_text(key: bytes) -> str:
-    """Return a key as text for the client."""
-    return key.decode(errors="replace")
+as_text: Final = partial(str, encoding="utf-8", errors="replace")
+"""Returns a key as text for the client."""
 
 
 def seconds(moment_us: int) -> int:

@@ -147,7 +147,7 @@ class FairPool:
         More than the capacity can be taken from a pool that is entirely free.
 
         Raises:
-            Exception: the `refusal`: the wait timed out, or too many requests wait already.
+            Exception: The `refusal`: the wait timed out, or too many requests wait already.
         """
         with self._lock:
             is_free = not self._used or self._used + amount <= self._capacity
@@ -279,7 +279,7 @@ class Admission:
         """Take a slot for a request, until its end; it counts for its user or its address.
 
         Raises:
-            Overloaded: the wait timed out, or the user or address holds its full share.
+            Overloaded: The wait timed out, or the user or address holds its full share.
         """
         slots, for_body = (
             (self._transfers, self._transfers) if is_transfer else (self._work, self._bodies)

@@ -27,9 +27,9 @@ def authenticate(auth: AuthService, environ: WSGIEnvironment, *, client: str) ->
     """Return the identity of a request: by bearer token, key pair or login cookie.
 
     Raises:
-        AuthenticationFailed: the credentials are missing or invalid.
-        ForeignPage: a page of another origin may have made a browser send the request.
-        TooManyLogins: the client's address sent too many wrong secrets.
+        AuthenticationFailed: The credentials are missing or invalid.
+        ForeignPage: A page of another origin may have made a browser send the request.
+        TooManyLogins: The client's address sent too many wrong secrets.
     """
     inner: Identity | None = environ.get(IDENTITY)
     if inner is not None:
@@ -94,8 +94,8 @@ def log_out(auth: AuthService, environ: WSGIEnvironment) -> None:
     """Revoke the token of a request, if it has a valid one.
 
     Raises:
-        ForeignPage: a page of another origin may have made a browser send the request.
-        OutcomeUnknown: the token may still be valid.
+        ForeignPage: A page of another origin may have made a browser send the request.
+        OutcomeUnknown: The token may still be valid.
     """
     token = token_of(environ)
     if token is not None:

@@ -88,7 +88,7 @@ class Body:
         `rate_min` is the minimum average rate in bytes/s; 0: no minimum.
 
         Raises:
-            MalformedBody: the announced length is not a number.
+            MalformedBody: The announced length is not a number.
         """
         self._input = environ["wsgi.input"]
         self._seconds_max = seconds_max
@@ -110,10 +110,10 @@ class Body:
         """Yield the whole body in chunks of bounded size.
 
         Raises:
-            LengthRequired: the request has neither a length nor a chunked body.
-            BodyCut: the body ended early, or the client stopped.
-            MalformedBody: the chunked encoding is invalid.
-            BodyTooSlow: the time limit or the minimum rate was violated.
+            LengthRequired: The request has neither a length nor a chunked body.
+            BodyCut: The body ended early, or the client stopped.
+            MalformedBody: The chunked encoding is invalid.
+            BodyTooSlow: The time limit or the minimum rate was violated.
         """
         if self.length is None and not self._is_chunked:
             raise LengthRequired
@@ -123,8 +123,8 @@ class Body:
         """Return the whole of a small body; empty if the request has none.
 
         Raises:
-            BodyTooLarge: the body is longer than `bytes_max`.
-            BodyError: as in `chunks`.
+            BodyTooLarge: The body is longer than `bytes_max`.
+            BodyError: As in `chunks`.
         """
         if self.length is None:
             return self._read_chunked(bytes_max) if self._is_chunked else b""

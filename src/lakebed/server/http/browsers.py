@@ -217,7 +217,8 @@ class BrowserGuard:
                 "cross-origin requests are refused, because this server accepts the well-known"
                 f" keys: {_origin_text(environ)}"
             )
-        if _is_navigation(environ) and _has_password(environ):
+        scheme: str = environ.get("HTTP_AUTHORIZATION", "").partition(" ")[0]
+        if _is_navigation(environ) and scheme.lower() == "basic":
             return KeysInURL(
                 "URLs with keys are refused, because this server accepts the well-known keys: open"
                 " the URL without keys"
@@ -257,11 +258,6 @@ def _is_navigation(environ: WSGIEnvironment) -> bool:
     """Whether a browser wants to show the answer as a page."""
     mode = environ.get("HTTP_SEC_FETCH_MODE")
     return mode == "navigate" or (mode is None and "HTTP_UPGRADE_INSECURE_REQUESTS" in environ)
-
-
-def _has_password(environ: WSGIEnvironment) -> bool:
-    scheme: str = environ.get("HTTP_AUTHORIZATION", "").partition(" ")[0]
-    return scheme.lower() == "basic"
 
 
 def _is_own(url: str, environ: WSGIEnvironment) -> bool:

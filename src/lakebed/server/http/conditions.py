@@ -114,7 +114,7 @@ def select_bytes(byte_range: ByteRange | None, size: int) -> Selection:
     """Return the bytes to answer for a range of an object of `size` bytes.
 
     Raises:
-        RangeNotSatisfiable: the object has no byte of the range; see `no_bytes_headers`.
+        RangeNotSatisfiable: The object has no byte of the range; see `no_bytes_headers`.
     """
     if byte_range is None:
         return Selection(None, size, HTTPStatus.OK, {})

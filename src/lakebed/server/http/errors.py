@@ -20,7 +20,7 @@ from lakebed.installation import statuses
 from lakebed.lake import errors as catalog
 from lakebed.server.http import admission, bodies, browsers, refusals
 from lakebed.server.http.logs import cause_of
-from lakebed.server.http.metrics_access import MetricsRefused
+from lakebed.server.http.metrics import MetricsRefused
 from lakebed.server.http.refusals import Refusal
 from lakebed.server.http.request import current_record
 

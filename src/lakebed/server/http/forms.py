@@ -41,9 +41,9 @@ def form_file(body: Body, content_type: str, *, field: str) -> FormFile:
     """Return the file in the named field of a form; other fields are skipped.
 
     Raises:
-        MalformedBody: the body is not a form, or the form has no such field.
-        BodyCut: the body ended before the file.
-        BodyTooSlow: the time limit or the minimum rate was violated.
+        MalformedBody: The body is not a form, or the form has no such field.
+        BodyCut: The body ended before the file.
+        BodyTooSlow: The time limit or the minimum rate was violated.
     """
     form = _Form(body.chunks(), _boundary(content_type))
     while headers := form.next_field():

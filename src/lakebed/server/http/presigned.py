@@ -90,7 +90,7 @@ class URLSigner:
         """Return the content of a token.
 
         Raises:
-            AuthenticationFailed: the token is forged, expired, or for another method.
+            AuthenticationFailed: The token is forged, expired, or for another method.
         """
         address, *size = self._content(method, token, now)
         return Opened(Address.parse(address), size[0] if size else None)

@@ -52,7 +52,7 @@ class Readiness:
         """Query all dependencies.
 
         Raises:
-            NotReady: a query failed or exceeded the time limit; the first failure is the cause.
+            NotReady: A query failed or exceeded the time limit; the first failure is the cause.
         """
         asked = {name: probe.begin() for name, probe in self._probes.items()}
         failures = {name: each.failure_within(self._bound_seconds) for name, each in asked.items()}

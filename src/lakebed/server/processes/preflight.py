@@ -104,7 +104,7 @@ def probe_storage(
     """Send one signed request to a storage.
 
     Raises:
-        BlockError: the storage does not answer, or denies access.
+        BlockError: The storage does not answer, or denies access.
     """
     prefix = settings.blockstore.default_namespace_prefix
     namespace: Namespace | None = None
@@ -118,7 +118,7 @@ def check_same_storage(settings: ServerSettings, repositories: Iterable[Reposito
     """Check that a local storage contains the repositories of the database.
 
     Raises:
-        CannotStart: the folders of all of them are missing.
+        CannotStart: The folders of all of them are missing.
     """
     block = settings.blockstore.block
     if not isinstance(block, LocalSettings):
@@ -160,7 +160,7 @@ def open_port(settings: ListenSettings) -> socket.socket:
     """Return the listening socket shared by all workers.
 
     Raises:
-        CannotStart: the port is in use or not permitted.
+        CannotStart: The port is in use or not permitted.
     """
     try:
         return listen(address_of(settings.host), settings.port)
@@ -172,7 +172,7 @@ def tls_context(listen: ListenSettings) -> TLSContext | None:
     """Return the TLS context of a server, or None if it has no certificate.
 
     Raises:
-        OSError: a file is unreadable, or the certificate and key do not match (`ssl.SSLError`).
+        OSError: A file is unreadable, or the certificate and key do not match (`ssl.SSLError`).
     """
     if listen.tls_certificate is None or listen.tls_key is None:
         return None

@@ -67,7 +67,7 @@ def serve(
         on_ready: called in another thread, with the endpoint, when the server answers.
 
     Raises:
-        CannotStart: the port is in use, a folder is not writable, or the first worker failed.
+        CannotStart: The port is in use, a folder is not writable, or the first worker failed.
     """
     os.umask(int(settings.processes.umask, 8))  # of all processes, and before the first file
     logs.configure_process(settings.logging)

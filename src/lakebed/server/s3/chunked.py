@@ -54,7 +54,7 @@ class ChunkDecoder:
         """Yield the decoded bytes in pieces.
 
         Raises:
-            S3Error: the body is truncated or malformed, or a signature is wrong.
+            S3Error: The body is truncated or malformed, or a signature is wrong.
         """
         last = False
         while not last:

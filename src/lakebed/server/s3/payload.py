@@ -114,7 +114,7 @@ def open_body(
     checksums refer to the body, the usual case.
 
     Raises:
-        S3Error: headers that describe the body are missing or invalid.
+        S3Error: Headers that describe the body are missing or invalid.
     """
     given = checksum_values(environ) if has_checksums else {}
     expected = _expected_checksums(given)

@@ -69,9 +69,9 @@ def verify(
     """Verify the signature of a request; return its signer.
 
     Raises:
-        S3Error: the signature is wrong, expired or too early, or does not cover a parameter that
+        S3Error: The signature is wrong, expired or too early, or does not cover a parameter that
             changes the request's meaning.
-        Exception: any exception of `secret_for`.
+        Exception: Any exception of `secret_for`.
     """
     if "AWSAccessKeyId" in route.query:
         access_key_id, signature, time = _query_claim(environ, route, now)

@@ -69,8 +69,8 @@ def verify(
     """Verify the signature of a request; its body is verified later.
 
     Raises:
-        S3Error: the signature is missing, wrong, expired or too early.
-        Exception: any exception of `secret_for`.
+        S3Error: The signature is missing, wrong, expired or too early.
+        Exception: Any exception of `secret_for`.
     """
     claim = read_claim(environ)
     _check_time(claim, now)

@@ -11,6 +11,7 @@ from typing import Final, NoReturn
 from xml.parsers import expat
 
 from lakebed.lake.checksums import ALGORITHMS, Checksum
+from lakebed.lake.multipart.records import NamedPart
 from lakebed.server.s3.environ import parse_number
 from lakebed.server.s3.errors import (
     NO_CONDITIONAL_DELETES,
@@ -56,17 +57,6 @@ class DeleteRequest:
     quiet: bool
 
 
-@dataclass(frozen=True, slots=True)
-class CompletedPart:
-    """A part in the body of a CompleteMultipartUpload."""
-
-    number: int
-    etag: str
-    """Without quotes."""
-    checksum: Checksum | None = None
-    """None if not given for this part."""
-
-
 def read_delete(body: bytes) -> DeleteRequest:
     """Return the keys to delete.
 
@@ -80,7 +70,7 @@ def read_delete(body: bytes) -> DeleteRequest:
     return DeleteRequest(keys, quiet=(root.get("Quiet") or "").strip().lower() == "true")
 
 
-def read_complete(body: bytes) -> list[CompletedPart]:
+def read_complete(body: bytes) -> list[NamedPart]:
     """Return the parts to complete an upload with."""
     parts = [_part(item) for item in parse(body, "CompleteMultipartUpload").all("Part")]
     if not 1 <= len(parts) <= _PARTS_MAX:
@@ -168,7 +158,7 @@ def _key(item: Element) -> str:
     return key
 
 
-def _part(item: Element) -> CompletedPart:
+def _part(item: Element) -> NamedPart:
     text = (item.get("PartNumber") or "").strip()
     etag = (item.get("ETag") or "").strip().strip('"')
     number = parse_number(text, digits_max=len(str(_PARTS_MAX)))
@@ -176,7 +166,7 @@ def _part(item: Element) -> CompletedPart:
         _refuse(f'PartNumber must be a number from 1 to {_PARTS_MAX}, not "{text[:20]}"')
     if not etag:
         _refuse(f"part {number} has no ETag")
-    return CompletedPart(number, etag, _checksum(item, number))
+    return NamedPart(number, etag, _checksum(item, number))
 
 
 def _checksum(item: Element, number: int) -> Checksum | None:

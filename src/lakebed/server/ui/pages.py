@@ -16,7 +16,7 @@ from lakebed.server.http import metrics
 from lakebed.server.http.authentication import COOKIE, log_out
 from lakebed.server.http.browsers import check_page
 from lakebed.server.http.errors import JSON_TYPE, answer_error, note_error
-from lakebed.server.http.metrics_access import MetricsReaders, MetricsRefused
+from lakebed.server.http.metrics import MetricsReaders, MetricsRefused
 from lakebed.server.http.request import current_record
 from lakebed.server.s3.errors import ErrorCode, S3Error, error_body
 from lakebed.server.s3.xml_writer import XML_TYPE

@@ -3,12 +3,10 @@
 from typing import Final
 
 from lakebed.server.api.operations import (
-    acl,
     actions,
     auth,
     commits,
     config,
-    diff,
     dumps,
     gc,
     imports,
@@ -16,7 +14,6 @@ from lakebed.server.api.operations import (
     not_implemented,
     objects,
     presigned_parts,
-    preview,
     pulls,
     purges,
     refs,
@@ -33,9 +30,7 @@ ROUTES: Final[tuple[Route, ...]] = (
     *dumps.routes,
     *refs.routes,
     *commits.routes,
-    *diff.routes,
     *objects.routes,
-    *preview.routes,
     *staging.routes,
     *presigned_parts.routes,
     *metadata.routes,
@@ -45,7 +40,6 @@ ROUTES: Final[tuple[Route, ...]] = (
     *actions.routes,
     *pulls.routes,
     *auth.routes,
-    *acl.routes,
     *not_implemented.routes,
 )
 

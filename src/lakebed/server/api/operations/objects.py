@@ -1,4 +1,4 @@
-"""Objects: upload, download, stat, list, delete, copy."""
+"""Objects: upload, download, stat, list, delete, copy, preview."""
 
 from collections.abc import Callable
 from operator import attrgetter
@@ -14,6 +14,8 @@ from lakebed.lake.errors import RangeNotSatisfiable
 from lakebed.lake.model import DEFAULT_CONTENT_TYPE
 from lakebed.lake.model import ObjectStats as Found
 from lakebed.lake.pins import is_compared
+from lakebed.lake.preview.decoding import Preview
+from lakebed.lake.preview.row_diff import RowDiff
 from lakebed.server.api.page_json import common_prefix, objects_page
 from lakebed.server.api.pages import listing, page_of
 from lakebed.server.api.request import ApiRequest, as_key, as_text
@@ -352,3 +354,26 @@ def update_metadata(
 ) -> None:
     """Replace the user metadata of an object."""
     request.services.catalog.copies.set_metadata(repository, branch, as_key(query.path), body.set)
+
+
+# Previews for people: an extension of the lakeFS API, used by the web UI
+
+
+@routes.add(wire.PreviewAPI.show, fs("ReadObject", _OBJECT))
+def preview_object(
+    request: ApiRequest, repository: RepositoryID, ref: str, query: wire.PreviewQuery
+) -> Preview:
+    """Preview an object: rows of a table, text, or the reason for no preview."""
+    return request.services.catalog.previews.show(
+        repository, ref, as_key(query.path), offset=query.offset, limit=query.limit
+    )
+
+
+@routes.add(wire.PreviewAPI.diff_rows, fs("ReadObject", _OBJECT))
+def diff_object_rows(
+    request: ApiRequest, repository: RepositoryID, ref: str, query: wire.RowDiffQuery
+) -> RowDiff:
+    """Return the rows of a table that differ between two refs."""
+    return request.services.catalog.previews.diff(
+        repository, ref, query.right_ref, as_key(query.path), query.keys
+    )

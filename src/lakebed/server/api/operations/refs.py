@@ -1,14 +1,19 @@
-"""Branches, tags and history."""
+"""Branches, tags, history and differences."""
 
 from typing import Final
 
 from lakebed.engine.model import Branch, BranchID, RepositoryID, Tag, TagID
 from lakebed.server.api.operations.commits import SKIP_HOOKS, wire_commit
-from lakebed.server.api.pages import first_page, page_of
-from lakebed.server.api.request import ApiRequest, as_key
+from lakebed.server.api.page_json import differences_page
+from lakebed.server.api.pages import first_page, listing, page_of
+from lakebed.server.api.request import ApiRequest, as_key, one_of
 from lakebed.server.api.routes import Reply, Routes, fs
 from lakebed.wire import refs as wire
+<<<<<<< HEAD
 from lakebed.wire.base import Page, PageQuery
+=======
+from lakebed.wire.base import KeysQuery, Page, PageQuery
+>>>>>>> hub/cuta
 
 routes = Routes()
 
@@ -139,3 +144,33 @@ def find_merge_base(
         destination_commit_id=found.destination.id,
         base_commit_id=found.base.id,
     )
+
+
+# Differences between refs, and uncommitted changes
+
+
+@routes.add(wire.BranchesAPI.diff, fs("ListObjects", _REPOSITORY))
+def diff_branch(
+    request: ApiRequest, repository: RepositoryID, branch: BranchID, query: KeysQuery
+) -> Page[wire.Diff]:
+    """List the uncommitted changes of a branch."""
+    diff = request.services.catalog.diff
+    return differences_page(
+        diff.list_uncommitted(repository, branch, listing(query)), with_stats=False
+    )
+
+
+@routes.add(wire.RefsAPI.diff, fs("ListObjects", _REPOSITORY))
+def diff_refs(
+    request: ApiRequest,
+    repository: RepositoryID,
+    ref: str,
+    right_ref: str,
+    query: wire.DiffRefsQuery,
+) -> Page[wire.Diff]:
+    """List the changes on the right ref; by default, since the merge base."""
+    three_dot = one_of(query.type, ("three_dot", "two_dot"), "type") == "three_dot"
+    found = request.services.catalog.diff.list_between(
+        repository, ref, right_ref, listing(query), since_parting=three_dot
+    )
+    return differences_page(found, with_stats=query.include_right_stats)

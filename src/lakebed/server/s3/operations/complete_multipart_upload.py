@@ -4,7 +4,6 @@ from urllib.parse import quote
 
 from lakebed.auth import Action
 from lakebed.lake.entry_metadata import checksum_of
-from lakebed.lake.multipart.records import NamedPart
 from lakebed.server.http.conditions import etag
 from lakebed.server.s3.checksum_fields import (
     object_elements,
@@ -24,7 +23,7 @@ def handle(request: S3Request) -> S3Reply:
     named = read_complete(request.body(has_checksums=False).read(XML_BYTES_MAX))
     completed = request.services.catalog.completions.complete(
         target,
-        [NamedPart(part.number, part.etag, part.checksum) for part in named],
+        named,
         size=request.number_header("x-amz-mp-object-size"),
         whole=requested_checksum(request),
         whole_type=requested_type(request),

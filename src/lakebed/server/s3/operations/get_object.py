@@ -102,9 +102,9 @@ def find(request: S3Request) -> ObjectStats:
     """Return the requested object.
 
     Raises:
-        Denied: the user lacks the permission to read it.
+        Denied: The user lacks the permission to read it.
         S3Error: `NO_SUCH_KEY`: the key has no path, or its ref does not exist.
-        RepositoryNotFound, EntryNotFound: the repository or object does not exist.
+        RepositoryNotFound, EntryNotFound: The repository or object does not exist.
     """
     ref, path = request.ref_path
     request.authorize_object(Action.READ_OBJECT, path)
