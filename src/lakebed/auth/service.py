@@ -10,10 +10,6 @@ from lakebed.auth.cache import AuthCacheSettings, ExpiringCache, ValueT
 from lakebed.auth.entities import keys as stored
 from lakebed.auth.entities.base import TRIES, page_of
 from lakebed.auth.entities.credentials import AccessKeys
-<<<<<<< HEAD
-from lakebed.auth.entities.groups import Groups
-=======
->>>>>>> hub/cuta
 from lakebed.auth.entities.policies import Policies
 from lakebed.auth.entities.relations import Relations
 from lakebed.auth.entities.users import Groups, Users

@@ -9,11 +9,7 @@ from lakebed.server.api.pages import first_page, listing, page_of
 from lakebed.server.api.request import ApiRequest, as_key, one_of
 from lakebed.server.api.routes import Reply, Routes, fs
 from lakebed.wire import refs as wire
-<<<<<<< HEAD
-from lakebed.wire.base import Page, PageQuery
-=======
 from lakebed.wire.base import KeysQuery, Page, PageQuery
->>>>>>> hub/cuta
 
 routes = Routes()
 
