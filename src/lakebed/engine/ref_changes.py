@@ -206,12 +206,7 @@ class RefChanges:
 
             return create(repository, guess, unique_id, CreationReads(keys, judge))
 
-    def _named(
-        self,
-        repository: Repository,
-        source: str,
-        found: Sequence[Item | None],
-    ) -> CommitID:
+    def _named(self, repository: Repository, source: str, found: Sequence[Item | None]) -> CommitID:
         """Return the commit of a ref, given the records at its places."""
         self._branches.from_item(repository, BranchID(source), found[0])
         named = self._resolver.commit_in(found)

@@ -55,11 +55,7 @@ class Breaks:
     """A range ends with the row that brings its values to this size in bytes."""
 
     def ends(
-        self,
-        table: pa.Table,
-        sizes: npt.NDArray[np.int64],
-        open_rows: int,
-        open_bytes: int,
+        self, table: pa.Table, sizes: npt.NDArray[np.int64], open_rows: int, open_bytes: int
     ) -> list[int]:
         """Return the row counts after which ranges end; `open_…` is the size of the open range."""
         by_hash = iter(np.flatnonzero(self.ending(one_array(table, "key"))) + 1)
@@ -161,11 +157,7 @@ def ref_of(entries: pa.Table) -> RangeRef:
     """Return the metarange row for a range of these entries; one chunk, at least one row."""
     keys = one_array(entries, "key")
     return RangeRef(
-        range_id(entries),
-        keys[0].as_py(),
-        keys[-1].as_py(),
-        entries.num_rows,
-        _all_bytes(entries),
+        range_id(entries), keys[0].as_py(), keys[-1].as_py(), entries.num_rows, _all_bytes(entries)
     )
 
 

@@ -148,11 +148,7 @@ def encode_metarange(table: pa.Table, level: int = 0) -> bytes:
 
 
 def decode_metarange(
-    data: bytes,
-    wanted: MetaRangeID,
-    *,
-    file: str,
-    read: Callable[[MetaRangeID], MetaRange],
+    data: bytes, wanted: MetaRangeID, *, file: str, read: Callable[[MetaRangeID], MetaRange]
 ) -> MetaRange:
     """Return the metarange in a file, with its ranges, after verifying the id.
 

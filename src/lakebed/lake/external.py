@@ -57,14 +57,10 @@ class ExternalObjects:
         `mtime` defaults to now. `condition` decides, given the existing entry, whether to write.
 
         Raises:
-            InvalidPath, InvalidMetadata: The path or the metadata is invalid.
             InvalidAddress: The storage of this installation has no such address.
             AddressTaken: The address is in the namespace of a repository.
             AddressClosed: The address is in the namespace of a deleted repository.
-            RepositoryNotFound, ReadOnly, BranchNotFound, Protected: The branch is not writable.
-            PreconditionFailed: The condition does not hold.
-            TooManyTries: Without a condition, the entry may be visible.
-            OutcomeUnknown: The entry may be visible.
+            Also the errors of `Uploads.upload`.
         """
         check_path(path)
         check_metadata(metadata or {})

@@ -164,11 +164,8 @@ class Links:
     ) -> PhysicalAddress:
         """Issue an address that can be linked once to a path of a branch, for a limited time.
 
-        Raises:
-            InvalidPath: The path is invalid.
-            RepositoryNotFound, ReadOnly, BranchNotFound, Protected: The branch is not writable.
-            NotSupported: `presign` was given, but neither storage nor server signs URLs.
-            OutcomeUnknown: No address was issued.
+        Raises as `MultipartUploads.create`, and `NotSupported` if neither storage nor server signs
+        URLs for `presign`.
         """
         check_path(path)
         repository = self._engine.readings.to_write(repository_id, branch).repository

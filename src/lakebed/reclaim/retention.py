@@ -54,11 +54,7 @@ class BranchRule:
 
 @dataclass(frozen=True, slots=True)
 class RetentionRules:
-    """Retention periods of branches.
-
-    Raises:
-        Invalid: A period is less than a day or too long, or a pattern can match no branch.
-    """
+    """Retention periods of branches; raises `Invalid` for an invalid period or pattern."""
 
     default_days: int
     """For branches without a rule, and for commits not reachable from any branch."""

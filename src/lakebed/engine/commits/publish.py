@@ -31,11 +31,7 @@ class Publisher:
     """Swaps of branch records, for all operations that change a branch's head."""
 
     def __init__(
-        self,
-        branches: Branches,
-        commits: Commits,
-        runtime: Runtime,
-        settings: EngineSettings,
+        self, branches: Branches, commits: Commits, runtime: Runtime, settings: EngineSettings
     ) -> None:
         self._branches = branches
         self._commits = commits
@@ -64,11 +60,7 @@ class Publisher:
         raise TooManyTries(f"sealing branch {branch.id}", self._tries)
 
     def publish(
-        self,
-        repository: Repository,
-        branch: Branch,
-        commit: Commit,
-        tokens: Sequence[StagingToken],
+        self, repository: Repository, branch: Branch, commit: Commit, tokens: Sequence[StagingToken]
     ) -> Branch | None:
         """Make a commit the head of a branch, and drop the tokens it contains.
 

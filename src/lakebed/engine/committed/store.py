@@ -150,12 +150,7 @@ class Committed:
         return merge(self._files, self._runtime, self._builder(*three), *three, strategy=strategy)
 
     def is_long_merge(
-        self,
-        base: MetaRangeID,
-        source: MetaRangeID,
-        destination: MetaRangeID,
-        *,
-        long_rows: int,
+        self, base: MetaRangeID, source: MetaRangeID, destination: MetaRangeID, *, long_rows: int
     ) -> bool:
         """Whether a `merge` must read at least `long_rows` rows."""
         three = (self._files.metarange(each) for each in (base, source, destination))

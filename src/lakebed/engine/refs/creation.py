@@ -217,10 +217,7 @@ class _Creation(Generic[RefT, OtherT]):
         raise TooManyTries(f"the creation of {self._kind} {self._id}", _TRIES)
 
     def _write(
-        self,
-        message: RefT,
-        predicate: Predicate,
-        keys: Sequence[tuple[bytes, bytes]] = (),
+        self, message: RefT, predicate: Predicate, keys: Sequence[tuple[bytes, bytes]] = ()
     ) -> tuple[Version, list[Item | None]]:
         """Steps 1 and 3: return the version of the record, and the items at `keys` after the write.
 

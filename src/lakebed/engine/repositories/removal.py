@@ -143,8 +143,7 @@ class Removal:
     def _note(self, record: RepositoryRecord) -> None:
         """Step 2."""
         message = pb.DeletedRepository(
-            storage_namespace=record.message.storage_namespace,
-            deleted_us=now_us(self._runtime),
+            storage_namespace=record.message.storage_namespace, deleted_us=now_us(self._runtime)
         )
         name = deleted_name(claimant_of(record))
         for _ in range(_TRIES):

@@ -311,9 +311,7 @@ class Repositories:
         created = _repository(record)
         try:
             self._claims.take(
-                created.namespace,
-                claimant_of(record),
-                partial(self._retains, claimant_of(record)),
+                created.namespace, claimant_of(record), partial(self._retains, claimant_of(record))
             )
             self._owners.take(created.namespace, claimant_of(record), self._removal.is_live)
             populate(created)
@@ -395,11 +393,7 @@ class Repositories:
                 self._claims.release(_repository(record).namespace, claimant_of(record))
 
     def set_metadata(
-        self,
-        repository: RepositoryID,
-        *,
-        put: Mapping[str, str],
-        remove: Collection[str] = (),
+        self, repository: RepositoryID, *, put: Mapping[str, str], remove: Collection[str] = ()
     ) -> Repository:
         """Add, replace and remove metadata of a repository.
 

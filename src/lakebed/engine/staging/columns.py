@@ -146,7 +146,9 @@ class _Cursor:
         words &= (lasts << _ONE) - _ONE  # clear the bytes after the last byte, if any
         for stays, moves, bits in _STEPS:
             words = words & stays | (words & moves) >> bits
-        numbers, sizes = (each.view(np.int64) for each in (words, _byte_counts(lasts)))
+        # The number, from 1, of the byte whose highest bit is set; 0 if none is.
+        counts = (lasts >> np.uint64(7)) * _COUNTS >> _HIGHEST_BYTE
+        numbers, sizes = words.view(np.int64), counts.view(np.int64)
         long = np.flatnonzero(sizes == 0)
         if len(long):
             ninth, tenth = (self._data[places[long] + at].astype(np.int64) for at in (8, 9))
@@ -156,11 +158,6 @@ class _Cursor:
             numbers[long] |= (ninth & (_ONE_BYTE - 1)) << 56 | (tenth * goes_on) << 63
             sizes[long] = 9 + goes_on
         return numbers, sizes
-
-
-def _byte_counts(lasts: _Words) -> _Words:
-    """Return the number, from 1, of the byte whose highest bit is set; 0 if none is."""
-    return (lasts >> np.uint64(7)) * _COUNTS >> _HIGHEST_BYTE
 
 
 def parse_columns(
@@ -236,9 +233,7 @@ def _maps(cursor: _Cursor, limits: _Numbers) -> pa.Array:
 
 
 def _picked(
-    columns: list[_Numbers],
-    found: list[tuple[_Rows, _Texts, _Texts]],
-    order: _Rows,
+    columns: list[_Numbers], found: list[tuple[_Rows, _Texts, _Texts]], order: _Rows
 ) -> _Numbers:
     picked = [column[rows] for column, (rows, *_) in zip(columns, found, strict=True)]
     return np.concatenate(picked)[order]

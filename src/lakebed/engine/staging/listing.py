@@ -66,10 +66,7 @@ def list_entries(
 
 
 def list_changes(
-    cells: Cells,
-    committed: Committed,
-    metarange_id: MetaRangeID,
-    query: EntryQuery,
+    cells: Cells, committed: Committed, metarange_id: MetaRangeID, query: EntryQuery
 ) -> EntryPage[DiffEntry]:
     """Return a page of the changes that staged cells make to a metarange."""
     return diff_page(_ChangeWindows(cells, committed, metarange_id, query), query)

@@ -38,12 +38,7 @@ class StagedChanges:
     """The staged changes of some tokens; scanned once, during iteration."""
 
     def __init__(
-        self,
-        cells: Cells,
-        *,
-        start: bytes = b"",
-        prefix: bytes = b"",
-        limit: int | None = None,
+        self, cells: Cells, *, start: bytes = b"", prefix: bytes = b"", limit: int | None = None
     ) -> None:
         """Prepare a scan of the keys with a prefix, from `start` on.
 

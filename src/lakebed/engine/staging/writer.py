@@ -378,12 +378,7 @@ class Writer:
         raise TooManyTries(f"the conditional write of {quoted(key)}", self._tries)
 
     def _stage(
-        self,
-        known: Reading,
-        key: bytes,
-        value: bytes,
-        found: Item | None,
-        is_fresh: IsFresh | None,
+        self, known: Reading, key: bytes, value: bytes, found: Item | None, is_fresh: IsFresh | None
     ) -> bool:
         """Do steps 2 to 4 of a conditional write; return False to repeat them."""
         branch = known.branch
@@ -459,12 +454,7 @@ class Writer:
         return None
 
     def _reread(
-        self,
-        known: Reading,
-        keys: list[bytes],
-        second: _SecondRead,
-        *,
-        applied: bool = True,
+        self, known: Reading, keys: list[bytes], second: _SecondRead, *, applied: bool = True
     ) -> Reading:
         """Read again the records a write relied on, and cut keys out of the skip index.
 

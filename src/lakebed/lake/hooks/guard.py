@@ -307,31 +307,20 @@ class HookGuard(Hooks):
             there = replace(where, metarange_id=head.metarange_id, script_ref=head.id, head=None)
             of_head = self._actions(there, event_type, advice=_REPAIR)
             if of_head:
-                own = [each for each in own if not self._has_equal(each, of_head, where, there)]
+                equal = self._parts.reader.have_equal_scripts
+                ids = where.metarange_id, there.metarange_id
+                own = [
+                    each
+                    for each in own
+                    if each not in of_head or not equal(where.repository, each, *ids)
+                ]
                 gates.append((there, of_head))
         if own:
             gates.append((where, own))
         return gates
 
-    def _has_equal(
-        self,
-        action: ActionFile,
-        others: list[ActionFile],
-        where: "_Scope",
-        there: "_Scope",
-    ) -> bool:
-        """Whether `others` contains an equal action with equal scripts."""
-        reader = self._parts.reader
-        return action in others and reader.have_equal_scripts(
-            where.repository, action, where.metarange_id, there.metarange_id
-        )
-
     def _run(
-        self,
-        where: "_Scope",
-        event_type: EventType,
-        new_run: NewRun,
-        actions: list[ActionFile],
+        self, where: "_Scope", event_type: EventType, new_run: NewRun, actions: list[ActionFile]
     ) -> RunID:
         """Run actions before an operation; raise `Refused` if a hook failed."""
         parts, repository = self._parts, where.repository

@@ -34,10 +34,7 @@ _PORTS: Final = {"http": 80, "https": 443}
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 _METADATA: Final = frozenset(
-    map(
-        ipaddress.ip_address,
-        ("fd00:ec2::254", "100.100.100.200", "168.63.129.16", "192.0.0.192"),
-    )
+    map(ipaddress.ip_address, ("fd00:ec2::254", "100.100.100.200", "168.63.129.16", "192.0.0.192"))
 )
 """Cloud metadata services, not link-local, that return the machine's credentials."""
 _NAT64: Final = ipaddress.IPv6Network("64:ff9b::/96")
@@ -64,13 +61,7 @@ class Network:
         self._allowed = tuple(map(ipaddress.ip_network, settings.allowed_networks))
 
     def request(
-        self,
-        method: str,
-        url: str,
-        *,
-        headers: Mapping[str, str],
-        body: bytes,
-        deadline: Deadline,
+        self, method: str, url: str, *, headers: Mapping[str, str], body: bytes, deadline: Deadline
     ) -> Response:
         """Send one request and read the response.
 

@@ -66,10 +66,8 @@ class OutsideImports:
         `sources` and `committer` must equal those of the start.
 
         Raises:
-            RepositoryNotFound: The repository does not exist.
             TaskNotFound: The branch has no such import, or its record was removed.
-            InvalidImport: Another user started the import, its sources differ, or the server runs
-                it.
+            InvalidImport: Another user started it, its sources differ, or the server runs it.
             ImportOver: A different metarange was handed in before.
             OutcomeUnknown: The report may have been recorded.
         """

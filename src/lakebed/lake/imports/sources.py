@@ -77,9 +77,7 @@ def source_messages(sources: Sequence[ImportSource]) -> list[pb.ImportSource]:
     """Convert sources for the record of an import."""
     return [
         pb.ImportSource(
-            place=str(source.place),
-            is_prefix=source.is_prefix,
-            destination=source.destination,
+            place=str(source.place), is_prefix=source.is_prefix, destination=source.destination
         )
         for source in sources
     ]

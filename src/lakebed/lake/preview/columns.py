@@ -186,8 +186,5 @@ _WRITERS: Final[tuple[tuple[Any, Callable[[Any], str]], ...]] = (
     (bool, lambda value: "true" if value else "false"),
     (datetime, lambda value: value.isoformat(sep=" ")),
     ((date, time), lambda value: value.isoformat()),
-    (
-        (dict, list, tuple),
-        lambda value: json.dumps(value, default=_text, ensure_ascii=False),
-    ),
+    ((dict, list, tuple), lambda value: json.dumps(value, default=_text, ensure_ascii=False)),
 )

@@ -36,10 +36,7 @@ from lakebed.lake.settings import CatalogSettings
 _TRIES: Final = 10
 _OUTLOOKS_KEPT: Final = 1000
 
-_STATES: Final = {
-    PullStatus.OPEN: pb.PULL_STATE_OPEN,
-    PullStatus.CLOSED: pb.PULL_STATE_CLOSED,
-}
+_STATES: Final = {PullStatus.OPEN: pb.PULL_STATE_OPEN, PullStatus.CLOSED: pb.PULL_STATE_CLOSED}
 
 
 class Pulls:

@@ -121,10 +121,7 @@ def is_adopted(path: str) -> bool:
 
 
 def canonical_path(
-    address: str,
-    address_type: AddressType,
-    namespace: Namespace,
-    adopted: Collection[str] = (),
+    address: str, address_type: AddressType, namespace: Namespace, adopted: Collection[str] = ()
 ) -> str | None:
     """Return the path of an entry's address in a namespace, or None if it is elsewhere.
 

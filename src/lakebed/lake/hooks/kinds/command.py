@@ -30,10 +30,7 @@ def run(context: HookContext) -> None:
         "LAKEBED_EVENT": context.event.event_type.value,
     }
     with Child(
-        [*command, *arguments],
-        environment=environment,
-        deadline=context.deadline,
-        with_errors=True,
+        [*command, *arguments], environment=environment, deadline=context.deadline, with_errors=True
     ) as child:
         child.send(to_json(context.payload) + b"\n", is_last=True)
         while output := child.receive():
