@@ -87,13 +87,7 @@ def switch_off_colours() -> None:
 def table_lines(
     items: Iterable[ItemT], columns: Sequence[Column[ItemT]], *, terminal_width: int | None = None
 ) -> list[str]:
-    """Return the lines of a table, titles first.
-
-    Args:
-        items: The rows.
-        columns: The columns.
-        terminal_width: Maximum length of lines; None means the terminal's width.
-    """
+    """Return the lines of a table, titles first; `terminal_width`: None means the terminal's."""
     from rich.cells import cell_len, set_cell_size  # slow to load
 
     values = [[value(item) for _, value in columns] for item in items]

@@ -79,15 +79,7 @@ class FsckReport:
 
 
 class RepositoryCheck:
-    """A check of one repository.
-
-    Args:
-        store: The database.
-        block: The storage.
-        runtime: Random numbers, and parallel reads.
-        repository: Name of the repository.
-        sample: Read only a random sample of this many metaranges and ranges.
-    """
+    """A check of one repository; with `sample`, of so many random metaranges and ranges."""
 
     def __init__(
         self,

@@ -189,11 +189,6 @@ class Client:
     ) -> Iterator[httpx.Response]:
         """Send a request; yield the response before its body is read.
 
-        Args:
-            request: The request.
-            content: Content of an object to upload.
-            headers: Additional headers.
-
         Raises:
             Refused: The server responded with an error.
             Unreachable: The server did not respond, or the connection broke.

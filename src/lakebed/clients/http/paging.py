@@ -37,11 +37,7 @@ def list_pages(
 ) -> Iterator[list[ItemT]]:
     """Iterate over the pages of a listing; a page is fetched on demand.
 
-    Args:
-        limit: The most items in all pages.
-        call: The operation of a client that returns a page.
-        args: The segments of the path, and a query with the starting position.
-        kwargs: Like `args`.
+    A query in `args` or `kwargs` defines the start; `limit` counts the items of all pages.
     """
     ask: Any = call
     parts = [each for each in args if not isinstance(each, PageQuery)]

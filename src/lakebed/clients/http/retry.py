@@ -53,12 +53,7 @@ class Retries:
         self.tries = 1
 
     def pause_after_answer(self, status: int, retry_after: str) -> float | None:
-        """Return the pause before the next attempt, or None if this response is final.
-
-        Args:
-            status: The status of the response.
-            retry_after: Value of the header ``Retry-After``, or empty.
-        """
+        """Return the pause before the next attempt, or None if this response is final."""
         if status not in self._policy.statuses:
             return None
         wanted = float(retry_after) if retry_after.isdecimal() else None
@@ -69,8 +64,7 @@ class Retries:
     def pause_after_break(self, *, has_responded: bool) -> float | None:
         """Return the pause before the next attempt, or None to give up.
 
-        Args:
-            has_responded: Whether the server has ever responded. If not, the address may be wrong.
+        If the server has never responded, the address may be wrong.
         """
         if not (self._policy.broken_connections and has_responded):
             return None

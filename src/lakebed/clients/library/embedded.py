@@ -4,6 +4,7 @@ import getpass
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO, Final, TypeVar
 
@@ -42,11 +43,9 @@ from lakebed.installation.opening import InstallationSettings, open_installation
 from lakebed.installation.statuses import UNEXPECTED, status_of
 from lakebed.lake import model
 from lakebed.lake.commits import STRATEGIES, STRATEGY_KEY, merge_request
-from lakebed.lake.diff import Difference
 from lakebed.lake.errors import MergeConflict as EngineConflict
 from lakebed.lake.hooks.settings import HookLimits
 from lakebed.lake.imports.imports import ImportID
-from lakebed.lake.object_pages import ObjectPage
 from lakebed.lake.places import parse_namespace
 from lakebed.lake.settings import CatalogSettings
 from lakebed.lake.tasks import run_inline
@@ -245,19 +244,13 @@ class EmbeddedBackend:
             after = page.commits[-1].id
 
     def diff(self, repository: str, left: str, right: str, prefix: str) -> Iterator[Change]:
-        def page(query: EntryQuery) -> EntryPage[Difference]:
-            return self._catalog.diff.list_between(
-                RepositoryID(repository), left, right, query, since_parting=True
-            )
-
+        between = self._catalog.diff.list_between
+        page = partial(between, RepositoryID(repository), left, right, since_parting=True)
         return map(change_value, self._pages(page, prefix))
 
     def uncommitted(self, repository: str, branch: str, prefix: str) -> Iterator[Change]:
-        def page(query: EntryQuery) -> EntryPage[Difference]:
-            return self._catalog.diff.list_uncommitted(
-                RepositoryID(repository), BranchID(branch), query
-            )
-
+        where = RepositoryID(repository), BranchID(branch)
+        page = partial(self._catalog.diff.list_uncommitted, *where)
         return map(change_value, self._pages(page, prefix))
 
     def _pages(
@@ -354,9 +347,7 @@ class EmbeddedBackend:
     def list_objects(
         self, repository: str, ref: str, prefix: str, delimiter: str
     ) -> Iterator[ObjectInfo | CommonPrefix]:
-        def page(query: EntryQuery) -> ObjectPage:
-            return self._catalog.objects.list_objects(RepositoryID(repository), ref, query)
-
+        page = partial(self._catalog.objects.list_objects, RepositoryID(repository), ref)
         return map(listed_item, self._pages(page, prefix, delimiter))
 
     def stat(self, repository: str, ref: str, path: str) -> ObjectInfo:

@@ -25,12 +25,9 @@ _NAMESPACE_BYTES_MAX: Final = 500
 
 
 class AddressTranslator:
-    """Translator of the addresses in one lakeFS repository.
+    """Translator of addresses in a lakeFS repository, relative to its namespace.
 
-    Args:
-        block: The storage.
-        namespace: Namespace of the lakeFS repository, the base of relative addresses.
-        local_roots: Root directories of local storage, here or in lakeFS.
+    `local_roots` are root directories of local storage, here or in lakeFS.
     """
 
     def __init__(self, block: BlockStore, namespace: str, local_roots: Iterable[Path] = ()) -> None:

@@ -20,10 +20,7 @@ _DATA: Final = "data"
 def adopt(engine: Engine, name: str, namespace: Namespace | None = None) -> AdoptedNamespace:
     """Let a repository take over its namespace in lakeFS, which must be off. Idempotent.
 
-    Args:
-        engine: The engine.
-        name: Name of the repository.
-        namespace: Namespace in lakeFS, if the migration did not record the namespace.
+    `namespace` is needed if the migration did not record the namespace in lakeFS.
 
     Raises:
         CannotAdopt: The repository is not (completely) migrated, or another repository was migrated

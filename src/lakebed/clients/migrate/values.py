@@ -54,13 +54,7 @@ def read_messages(data: bytes, name: str, kind: type[MessageT]) -> Iterator[Mess
 
 
 def read_entries(data: bytes, name: str, namespace: str) -> Iterator[pa.Table]:
-    """Yield the entries of a range in batches, with whole addresses.
-
-    Args:
-        data: The file of the range.
-        name: Its name, for error messages.
-        namespace: The base of relative addresses.
-    """
+    """Yield the entries of a range in batches, with whole addresses below `namespace`."""
     try:
         for keys, values in _batches(Table(data, name)):
             identities, messages = _split(spans_of(values))

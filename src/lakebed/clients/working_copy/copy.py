@@ -208,10 +208,7 @@ class WorkingCopy:
         return self._sync("clone", target)
 
     def pull(self, *, force: bool = False) -> SyncSummary:
-        """Apply the changes from the server and keep local changes.
-
-        Args:
-            force: Discard local changes.
+        """Apply the changes from the server; keep local changes, unless `force`.
 
         Raises:
             Conflicts: Files were changed on both sides; nothing was done.

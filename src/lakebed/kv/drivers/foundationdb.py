@@ -245,7 +245,6 @@ class FoundationDBStore(Store):
             return list_partitions(first_name, cursor)
 
     def _set_all(self, writes: Sequence[Put]) -> None:
-        """Write several values, in atomic chunks."""
         applied = False
         chunks = self._lifetime.chunks(
             writes, keys_max=TRANSACTION_KEYS, bytes_max=TRANSACTION_BYTES

@@ -164,7 +164,6 @@ class RocksDBStore(Store):
             return list_partitions(first_name, cursor)
 
     def _set_all(self, writes: Sequence[Put]) -> None:
-        """Write several values, in atomic chunks."""
         applied = False
         for begin in range(0, len(writes), CHUNK_KEYS):
             chunk = writes[begin : begin + CHUNK_KEYS]

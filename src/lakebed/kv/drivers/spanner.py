@@ -284,11 +284,7 @@ def _prepare(admin: Connection[DatabaseAdminClient], database: str, runtime: Run
 
 
 def check_table(statement: str) -> None:
-    """Reject a table that is not Lakebed's, or would lose records.
-
-    Args:
-        statement: The table's CREATE statement, as reported by Spanner.
-    """
+    """Reject a table whose CREATE statement is not Lakebed's, or would lose records."""
     found = _squeeze(statement)
     missing = [each for each in (*_COLUMNS, _KEY) if _squeeze(each) not in found]
     if missing:

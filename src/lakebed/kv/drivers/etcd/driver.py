@@ -180,7 +180,6 @@ class EtcdStore(Store):
         return items
 
     def _set_all(self, writes: Sequence[Put]) -> None:
-        """Write several values, in atomic chunks."""
         applied = False
         chunks = self._lifetime.chunks(
             writes, keys_max=TRANSACTION_KEYS, bytes_max=TRANSACTION_BYTES

@@ -165,7 +165,6 @@ class MySQLStore(Store):
         return items
 
     def _set_all(self, writes: Sequence[Put]) -> None:
-        """Write several values, in atomic chunks."""
         applied = False
         chunks = self._lifetime.chunks(writes, keys_max=CHUNK_KEYS, bytes_max=CHUNK_BYTES)
         for chunk in chunks:

@@ -185,7 +185,6 @@ class PostgreSQLStore(Store):
         return wire.items_at(keys, self._read(*_read_of(keys)))
 
     def _set_all(self, writes: Sequence[Put]) -> None:
-        """Write several values, in atomic chunks."""
         applied = False
         for chunk in self._chunks(writes):
             with applied_before(any_step=applied):

@@ -54,25 +54,10 @@ def fetch_in_parts(
     parallelism: int = 1,
     pre_sign: bool = False,
 ) -> int:
-    """Download an object to a file, which appears when it is complete.
+    """Download an object to a file, which appears when it is complete; return its size.
 
-    Args:
-        client: The client of the server.
-        source: The object.
-        target: The file.
-        found: Size and checksum of the object.
-        step: Called with the size of each chunk.
-        part_size: Size of a part.
-        parallelism: Number of parallel parts.
-        pre_sign: Whether to read from the storage directly.
-
-    Returns:
-        The size in bytes.
-
-    Raises:
-        ClientError: The server refused, or the connection broke repeatedly.
-        CommandError: The object was replaced during the download, or corrupted in transit.
-        OSError: The file cannot be written.
+    Parts of `part_size` bytes are requested in parallel; with `pre_sign`, from the storage. Only
+    the checksum and the size of `found` are used.
     """
     size = found.size_bytes or 0
     url = None

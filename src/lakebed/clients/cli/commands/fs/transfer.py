@@ -53,14 +53,6 @@ def send_file(
     """Upload the rest of an open file; with `pre_sign`, directly to the storage.
 
     The default content type is guessed from the name of the object.
-
-    Returns:
-        The metadata of the new object.
-
-    Raises:
-        ClientError: The server refused, or did not respond.
-        CommandError: The file was truncated during the upload.
-        Damaged: The data was corrupted in transit.
     """
     size = os.fstat(source.fileno()).st_size - source.tell()
     checksum = hashlib.md5(usedforsecurity=False)
@@ -123,16 +115,7 @@ def is_there(file: Path, found: ObjectStats) -> bool:
 
 
 def fetch_file(client: Client, source: PathUri, target: Path, *, step: Step) -> int:
-    """Download an object to a file, which appears when it is complete.
-
-    Returns:
-        The size in bytes.
-
-    Raises:
-        ClientError: The server refused, or the connection broke.
-        Damaged: The data does not match the server's checksum.
-        OSError: The file cannot be written.
-    """
+    """Download an object to a file, which appears when it is complete; return its size."""
     with drafted(target) as file:
         return _fetch(client, source, file, step=step)
 
