@@ -173,8 +173,8 @@ def test_drivers_that_are_killed_and_the_next_one(
 
     said = output(importing.submitted(PROGRAM), tmp_path).decode()
     commits, ranges = importing.commits(), importing.ranges()
-    by_commit = f"from {importing.paths[1]} by commit {commits[0]['id']}"
-    assert f"Imported {len(NAMES)} object(s) {by_commit}" in said
+    in_commit = f"from {importing.paths[1]} in commit {commits[0]['id']}"
+    assert f"Imported {len(NAMES)} object(s) {in_commit}" in said
     assert len(ranges) == RANGES
     assert some <= ranges  # what was there is part of it
     assert importing.objects() == PATHS
