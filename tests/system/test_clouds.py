@@ -256,7 +256,7 @@ def test_of_two_long_puts_that_race_on_azure_one_may_be_tried_again(
                 azure.put(azure_address, [b"y" * MIB] * 20)
             yield b"x" * MIB
 
-    with pytest.raises(StorageUnavailable, match="written by another"):
+    with pytest.raises(StorageUnavailable, match="written concurrently"):
         azure.put(azure_address, interrupted())
     assert azure.read(azure_address) == b"y" * 20 * MIB
 
@@ -330,7 +330,7 @@ def test_what_azure_would_take_for_another_address_is_refused(
 
 
 def test_half_an_access_key_is_refused() -> None:
-    with pytest.raises(InvalidArgument, match="both its id and its secret"):
+    with pytest.raises(InvalidArgument, match="needs both an id and a secret"):
         open_block(S3Settings(access_key_id="id"))
 
 
