@@ -35,9 +35,9 @@ from pathlib import Path
 
 from lakebed.clients.ingest import job
 from lakebed.clients.ingest.__main__ import main
-from lakebed.clients.ingest.server import Server
+from lakebed.clients.ingest.server import ImportReporter
 
-cut_parts, report = job.cut_parts, Server.report
+cut_parts, report = job.cut_parts, ImportReporter.report
 
 
 def hold():
@@ -66,7 +66,7 @@ def hold_when_handed(self, said):
 if {step!r} == "writing ranges":
     job.cut_parts = hold_behind_a_range
 else:
-    Server.report = hold_when_handed
+    ImportReporter.report = hold_when_handed
 main()
 """
 

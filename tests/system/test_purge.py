@@ -51,7 +51,7 @@ def test_an_object_is_purged_from_all_history(
     planned = run.json(*named)
     assert (planned["dry_run"], planned["objects"], planned["deleted"]) == (True, 2, 0)
     assert run("fs", "cat", f"{repo}/main/ada.json") == "second"
-    assert "say with --reason why" in run.result(*named, "--confirm")[2]
+    assert "pass --reason" in run.result(*named, "--confirm")[2]
 
     begun = run.json(*named, "--confirm", "--reason", "article 17")
     status = ("purge", "status", repo, begun["id"])
@@ -135,7 +135,7 @@ def test_what_a_deleted_repository_has_left_is_asked_for(
     run("repo", "create", "lakefs://alive", f"{server.namespace}/alive")
     for uri in ("lakefs://never", "lakefs://alive"):
         for options in ((), ("--confirm",)):
-            assert "has left data" in run.error("repo", "purge", uri, *options)
+            assert "has data left to purge" in run.error("repo", "purge", uri, *options)
 
 
 def test_who_may_delete_a_repository_but_not_its_data_is_told_what_was_done(

@@ -64,12 +64,12 @@ def test_other_spellings(namespace: str, text: str, canonical: str, tmp_path: Pa
         ("s3://old/lake", "s3://old/a/../b", "'.' or '..'"),
         ("s3://old/lake", "data/a", "is not an address"),
         ("local://old/lake", "local:///var/lakefs2/a", "not below a root of local storage"),
-        ("local://old/lake", "local://old//a", "may be empty"),
+        ("local://old/lake", "local://old//a", "a component of its path is empty"),
         ("local://old/lake", "local:///var/lakefs/.lakebed/a", "not the name of a store"),
         (
             "https://lake.blob.core.windows.net/old",
             "https://other.blob.core.windows.net/old/a",
-            "another account",
+            "is not in the account",
         ),
     ],
 )
