@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-START: Final = "27ab3b3d8e5c251d78fdf1765734b384d7862ac9"
+START: Final = "b428688c5b5418c095f4aa928a79781cbda3fc00"
 """The last commit that is not checked."""
 
 SUMMARY_MAX: Final = 72

@@ -377,7 +377,7 @@ def test_a_clock_that_was_ahead(lake: GCLake) -> None:
     ],
 )
 def test_options_that_are_no_numbers(lake: GCLake, options: CollectorOptions) -> None:
-    with pytest.raises(InvalidOption, match="invalid (share|minimum age)"):
+    with pytest.raises(InvalidOption, match=r"invalid (share|minimum age)"):
         lake.run(options)
 
 

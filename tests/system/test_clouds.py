@@ -111,7 +111,7 @@ def test_wrong_credentials_are_forbidden_and_not_told(
 
 def test_a_missing_bucket_is_named(store: BlockStore, missing_namespace: Namespace) -> None:
     for call in calls(store, missing_namespace).values():
-        with pytest.raises(InvalidAddress, match="no bucket or container .*no-such-bucket"):
+        with pytest.raises(InvalidAddress, match=r"no bucket or container .*no-such-bucket"):
             call()
 
 
