@@ -153,7 +153,7 @@ def test_keys_do_not_lead_out_of_the_folder(run: CommandLine, main: str, tmp_pat
     assert json.loads(printed)["objects"] == 2
     for key in unsafe[:-1]:
         assert f"not downloaded: all/{key}: " in said
-    assert said.endswith("lakebed: 4 could not be downloaded\n")
+    assert said.endswith("lakebed: 4 object(s) could not be downloaded, see above\n")
     assert tree(tmp_path / "inner") == {"target/good": b"evil", "target/folder/source": b"evil"}
     assert not (tmp_path / "escaped").exists()
 
@@ -211,7 +211,7 @@ def test_what_cannot_be_uploaded_is_listed(run: CommandLine, main: str, tmp_path
     assert json.loads(printed)["objects"] == 2
     assert f"not uploaded: {source}/link: links to folders are not followed\n" in said
     assert f"not uploaded: {source}/nowhere: No such file or directory\n" in said
-    assert said.endswith("lakebed: 2 could not be uploaded\n")
+    assert said.endswith("lakebed: 2 object(s) could not be uploaded, see above\n")
 
 
 def test_a_branch_that_is_not_there_ends_an_upload_soon(

@@ -544,8 +544,8 @@ class BlockStore(ABC):
             InvalidArgument: The time is not positive, or longer than the storage allows.
         """
         raise NotSupported(
-            f"{self.scheme} storage cannot presign requests for {address},"
-            f" valid for {expires_seconds} seconds"
+            f"{self.scheme} storage cannot presign requests ({address}, {expires_seconds} seconds):"
+            " transfer through the server"
         )
 
     def presign_put(self, address: Address, *, expires_seconds: int) -> str:
@@ -559,8 +559,8 @@ class BlockStore(ABC):
             InvalidArgument: The time is not positive, or longer than the storage allows.
         """
         raise NotSupported(
-            f"{self.scheme} storage cannot presign requests for {address},"
-            f" valid for {expires_seconds} seconds"
+            f"{self.scheme} storage cannot presign requests ({address}, {expires_seconds} seconds):"
+            " transfer through the server"
         )
 
     def presign_part(
@@ -577,8 +577,8 @@ class BlockStore(ABC):
                 the storage allows.
         """
         raise NotSupported(
-            f"{self.scheme} storage cannot presign requests for part {number} of upload"
-            f" {upload_id} of {address}, valid for {expires_seconds} seconds"
+            f"{self.scheme} storage cannot presign requests (part {number} of upload {upload_id} of"
+            f" {address}, {expires_seconds} seconds): transfer through the server"
         )
 
     @abstractmethod

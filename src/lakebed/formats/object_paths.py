@@ -109,7 +109,7 @@ def new_object_uid(issued_us: int, random_bytes: bytes) -> ObjectUID:
 def _check_time(time_us: int) -> None:
     # Objects with such a time in their path would never be collected.
     if not 0 <= time_us <= TIME_US_MAX:
-        raise ValueError(f"the clock is wrong: {time_us} microseconds since 1970")
+        raise ValueError(f"the clock is wrong: {time_us} microseconds since 1970; set it")
 
 
 def partition_made_us(name: str) -> int | None:

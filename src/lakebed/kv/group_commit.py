@@ -138,7 +138,7 @@ class GroupCommit(Generic[WriteT]):
         """
         if os.getpid() != self._process:
             # The leader stayed in the parent.
-            raise StoreClosed("the store was opened in another process")
+            raise StoreClosed("the store was opened in another process: open it again after a fork")
         if threading.get_ident() == threading.main_thread().ident:
             self._hand_over(write)
         else:

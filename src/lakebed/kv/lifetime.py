@@ -56,7 +56,7 @@ class Lifetime:
         if self._closed:
             raise StoreClosed
         if self._process is not None and os.getpid() != self._process:
-            raise StoreClosed("the store was opened in another process")
+            raise StoreClosed("the store was opened in another process: open it again after a fork")
         self._limits.check(partition, key, value)
 
     def begin(self, partition: bytes, key: bytes = b"any", value: bytes = b"") -> None:

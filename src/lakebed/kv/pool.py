@@ -109,7 +109,7 @@ class Pool(Generic[LinkT]):
     def check_process(self) -> None:
         """Reject calls in a child of the process that made the pool."""
         if os.getpid() != self._process:
-            raise StoreClosed("the store was opened in another process")
+            raise StoreClosed("the store was opened in another process: open it again after a fork")
 
     def give_back(self, taken: LinkT, kept: LinkT | None) -> None:
         """Return a connection, or its replacement, or None if it is broken."""

@@ -155,7 +155,9 @@ class Copies:
             source = self._engine.repositories.get(source_repository_id or repository_id)
         entry = self._find(source, source_ref, source_path)
         if source_condition is not None and not source_condition(entry):
-            raise PreconditionFailed(source_path, "the source object does not match")
+            raise PreconditionFailed(
+                source_path, "the source object does not meet the conditions of the copy"
+            )
         self._purge_marks.check(source_path, stats_of(source.namespace, entry).address)
         kept = {name: value for name, value in entry.metadata.items() if name != REQUESTS}
         copy = _Copy(

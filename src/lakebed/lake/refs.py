@@ -288,5 +288,7 @@ def _predicate_of(version: str) -> Predicate:
     if version == _NEVER_SET:
         return ABSENT
     if not _VERSION.fullmatch(version):
-        raise PreconditionFailed(b"branch_protection", f"the rules never had version {version}")
+        raise PreconditionFailed(
+            b"branch_protection", f"the rules never had version {version}: read them again"
+        )
     return Version(bytes.fromhex(version))

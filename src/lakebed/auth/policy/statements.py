@@ -103,7 +103,9 @@ def _check_resource(pattern: str) -> None:
             " arn:lakefs:fs:::repository/my-repo/object/*"
         )
     if len(pattern) > _PATTERN_CHARACTERS_MAX:
-        raise InvalidPolicy(f"a resource has at most {_PATTERN_CHARACTERS_MAX} characters")
+        raise InvalidPolicy(
+            f"a resource has at most {_PATTERN_CHARACTERS_MAX} characters, not {len(pattern)}"
+        )
     if _VARIABLE.search(pattern):
         raise InvalidPolicy(f"unknown variable in {_shown(pattern)}: only ${{user}} is supported")
 

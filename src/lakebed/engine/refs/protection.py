@@ -103,7 +103,7 @@ class BranchProtection:
         try:
             return _recorded(records.change(PROTECTION_NAME, replace, predicate=predicate))
         except PredicateFailed as error:
-            raise PreconditionFailed(error.key, "the rules have changed") from None
+            raise PreconditionFailed(error.key, "the rules have changed: read them again") from None
 
     def check(self, repository: Repository, branch: BranchID) -> None:
         """Raise `Protected` if a rule forbids writing to a branch, committing or deleting it."""

@@ -219,9 +219,9 @@ class DynamoDBCells(CellDatabase):
             _LOGGER.info("created the table %s", self._table)
         except ClientError as error:
             if _code(error) != "ResourceInUseException":  # another process was first
-                raise StoreUnavailable(f"cannot create the table: {error}") from error
+                raise StoreUnavailable(f"cannot create the table {self._table}: {error}") from error
         except BotoCoreError as error:
-            raise StoreUnavailable(f"cannot create the table: {error}") from error
+            raise StoreUnavailable(f"cannot create the table {self._table}: {error}") from error
 
     def _describe_when_active(self) -> "TableDescriptionTypeDef":
         give_up_at = self._runtime.monotonic() + CREATE_SECONDS

@@ -73,7 +73,9 @@ class Decoders:
         except (EOFError, OSError) as error:
             process.kill()
             _LOGGER.warning("a preview process ended: exit code %s", process.wait())
-            raise PreviewTooLarge("showing this object exceeds the limits of a preview") from error
+            raise PreviewTooLarge(
+                "showing this object exceeds the limits of a preview: download it"
+            ) from error
         finally:
             process.kill()
             process.communicate()
@@ -95,7 +97,8 @@ class Decoders:
             about_to_wait()
             if left <= 0 or not select.select([process.stdout], [], [], left)[0]:
                 raise PreviewTooLarge(
-                    f"showing this object takes more than {self._seconds_max:g} seconds"
+                    f"showing this object takes more than {self._seconds_max:g} seconds:"
+                    " download it"
                 )
             letter, data = receive(process.stdout)
             if letter == b"r":

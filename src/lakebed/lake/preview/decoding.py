@@ -66,7 +66,7 @@ def decode_here(task: Task, files: Sequence[BoundedFile]) -> Preview | RowDiff:
     try:
         return _compare(task, files) if task.compare else _show(task, files[0])
     except MemoryError as error:  # Arrow's, which is also an ArrowException
-        raise PreviewTooLarge("showing this object takes too much memory") from error
+        raise PreviewTooLarge("showing this object takes too much memory: download it") from error
     except (pa.ArrowException, UnicodeDecodeError, OSError) as error:
         reason = str(error).strip().partition("\n")[0][:200]
         raise UnreadableTable(

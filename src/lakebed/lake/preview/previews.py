@@ -100,7 +100,7 @@ class Previews:
         def check_time() -> None:
             if self._runtime.monotonic() > ends:
                 raise PreviewTooLarge(
-                    f"showing this object takes more than {_SECONDS_MAX:.0f} seconds"
+                    f"showing this object takes more than {_SECONDS_MAX:.0f} seconds: download it"
                 )
 
         return BoundedFile(

@@ -157,7 +157,9 @@ def _time(time: str, day: str, malformed: ErrorCode) -> str:
             f'x-amz-date must be a time like 20260131T235959Z, not "{time[:100]}"',
         )
     if not time.startswith(f"{day}T"):
-        raise S3Error(malformed, "the day of the Credential must be that of x-amz-date")
+        raise S3Error(
+            malformed, f"the Credential is of day {day}, and x-amz-date is {time}: use the same day"
+        )
     return time
 
 

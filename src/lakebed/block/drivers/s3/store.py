@@ -489,7 +489,9 @@ class S3BlockStore(CloudBlockStore):
             credentials = self._session.get_credentials()
         # obstore turns a session without credentials into a ValueError.
         if credentials is None:
-            raise Forbidden(f"no credentials for {bucket}")
+            raise Forbidden(
+                f"no credentials for {bucket}: set them in the environment or the settings"
+            )
         config: S3Config = {
             "region": self._settings.region,
             "virtual_hosted_style_request": not self._settings.uses_path_style,

@@ -49,7 +49,10 @@ def start(session: Session, bad: RefArgument, good: RefArgument) -> None:
     query = LogCommitsQuery(first_parent=True, stop_at=good_id)
     commits = list(list_items(session.client.refs.log, repository, bad.ref, query))
     if len(commits) < 2 or commits[-1].id != good_id:  # noqa: PLR2004 (the good one and a bad)
-        raise CommandError(f"{good} is not a first-parent ancestor of {bad}")
+        raise CommandError(
+            f"{good} is not a first-parent ancestor of {bad}:"
+            " choose an older good commit from `lakebed log --first-parent`"
+        )
     state = _Search(repository=repository, commits=commits[:-1])
     _save(state)
     _say(state)

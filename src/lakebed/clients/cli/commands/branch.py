@@ -94,7 +94,10 @@ def reset(
     ] = None,
     yes: YesOption = False,
 ) -> None:
-    """Discard the uncommitted changes of a branch."""
+    """Discard the uncommitted changes of a branch. This cannot be undone.
+
+    lakebed branch reset lakefs://my-repo/main --prefix data/
+    """
     if prefix is not None and object_path is not None:
         raise Misuse("--prefix and --object cannot be combined")
     if object_path is not None:

@@ -187,7 +187,7 @@ def commit(
     if done.not_pulled:
         raise CommandError(
             "committed, but these files were changed both locally and on the server meanwhile:"
-            f" {', '.join(done.not_pulled[:10])}"
+            f" {', '.join(done.not_pulled[:10])}. Move them away, and run `lakebed local pull`"
         )
 
 

@@ -13,7 +13,7 @@ from lakebed.clients.cli.groups import new_app
 from lakebed.clients.cli.options import AllowEmptyOption, MetaOption, SkipHooksOption, key_values
 from lakebed.clients.cli.output import Column, Size, coloured, printable, warn
 from lakebed.clients.cli.session import Session, client_command
-from lakebed.clients.cli.uris import BranchArgument, RefArgument, RefUri, parse_ref, same_repository
+from lakebed.clients.cli.uris import RefArgument, RefUri, parse_ref, same_repository
 from lakebed.clients.http.errors import Refused
 from lakebed.clients.http.http import Client
 from lakebed.clients.http.paging import list_items, list_some
@@ -99,8 +99,14 @@ def _show_counts(session: Session, differences: Iterable[Diff]) -> None:
 @client_command(merge_app, "merge")
 def merge(
     session: Session,
-    source: RefArgument,
-    destination: BranchArgument,
+    source: Annotated[
+        RefUri,
+        typer.Argument(parser=parse_ref, metavar="REF", help="Branch, tag or commit to merge"),
+    ],
+    destination: Annotated[
+        RefUri,
+        typer.Argument(parser=parse_ref, metavar="BRANCH", help="Branch that gets the changes"),
+    ],
     *,
     message: Annotated[
         str | None, typer.Option("--message", "-m", help="Message of the merge commit")

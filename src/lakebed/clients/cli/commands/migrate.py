@@ -264,7 +264,9 @@ def move_users(
     for problem in moved.problems:
         typer.echo(printable(f"failed: {problem}"), err=True)
     if moved.problems:
-        raise Incomplete(f"{len(moved.problems)} could not be copied, see above")
+        raise Incomplete(
+            f"{len(moved.problems)} users, groups or policies could not be copied, see above"
+        )
 
 
 def _lakectls() -> dict[str, str]:

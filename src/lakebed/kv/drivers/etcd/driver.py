@@ -199,7 +199,7 @@ class EtcdStore(Store):
     def _check_cluster(self) -> None:
         status = self._gateway.read("/v3/maintenance/status", {})
         if not status.get("leader"):
-            raise StoreUnavailable("the etcd cluster has no leader")
+            raise StoreUnavailable("the etcd cluster has no leader: check its members")
         major, minor = (int(part) for part in status["version"].split(".")[:2])
         if (major, minor) < (3, 4):
             raise ForeignStore(f"etcd {status['version']} is too old: 3.4 or newer is required")

@@ -173,7 +173,7 @@ def _prepare_table(pool: Pool[HBaseLink], name: str) -> None:
             # Another process was first; otherwise the next call reports the error.
             _LOGGER.info("did not create the table %s: %s", name, explain(error))
         except ERRORS as error:
-            raise StoreUnavailable(f"cannot create the table: {explain(error)}") from error
+            raise StoreUnavailable(f"cannot create the table {name}: {explain(error)}") from error
     columns = _read(pool, lambda call: call.getTableDescriptor(table)).columns
     families = {family.name: family for family in columns}
     if list(families) != [FAMILY]:

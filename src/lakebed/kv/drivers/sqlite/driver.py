@@ -71,7 +71,7 @@ class Readers:
             raise StoreClosed
         if os.getpid() != self._process:
             # SQLite forbids using a connection in a child, even closing it.
-            raise StoreClosed("the store was opened in another process")
+            raise StoreClosed("the store was opened in another process: open it again after a fork")
         try:
             return self._idle.pop()
         except IndexError:

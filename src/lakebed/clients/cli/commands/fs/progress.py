@@ -173,4 +173,4 @@ class TransferReport:
             },
         )
         if self._failed:
-            raise Incomplete(f"{len(self._failed)} could not be {self._done}")
+            raise Incomplete(f"{len(self._failed)} object(s) could not be {self._done}, see above")
