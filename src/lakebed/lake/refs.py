@@ -166,9 +166,7 @@ class Refs:
             since = since.replace(tzinfo=UTC)
         query = LogQuery(
             first_parent=first_parent,
-            since_us=None
-            if since is None
-            else from_datetime(since if since.tzinfo else since.replace(tzinfo=UTC)),
+            since_us=None if since is None else from_datetime(since),
             stop_at=None if stop_at is None else resolver.commit(repository, stop_at).id,
             after=None if after is None else CommitID(after),
             keys=tuple(paths),

@@ -138,7 +138,7 @@ class DynamoDBCells(CellDatabase):
         except ClientError as error:
             if _code(error) == "ConditionalCheckFailedException":
                 item = error.response.get("Item")  # missing in botocore's types
-                return _cell(item) if isinstance(item, dict) else None
+                return _cell(item) if item and isinstance(item, dict) else None
             raise _failure_of_a_write(error) from error
         except BotoCoreError as error:
             raise _failure_of_a_write(error) from error

@@ -158,7 +158,8 @@ def _time(time: str, day: str, malformed: ErrorCode) -> str:
         )
     if not time.startswith(f"{day}T"):
         raise S3Error(
-            malformed, f"the Credential is of day {day}, and x-amz-date is {time}: use the same day"
+            malformed,
+            f"the Credential is of day {day[:100]}, and x-amz-date is {time}: use the same day",
         )
     return time
 

@@ -168,8 +168,9 @@ def _profile(reply_seconds: float) -> ExecutionProfile:
 
 def explain(error: Exception) -> str:
     """Return the reason of an error; of rejected credentials, without a list of all nodes."""
-    reasons = getattr(error, "errors", None) or {}
-    refused = [each for each in dict(reasons).values() if isinstance(each, AuthenticationFailed)]
+    reasons = getattr(error, "errors", None)  # some timeouts of the library set a text
+    values = reasons.values() if isinstance(reasons, dict) else ()
+    refused = [each for each in values if isinstance(each, AuthenticationFailed)]
     return str(refused[0] if refused else error)
 
 
