@@ -431,7 +431,7 @@ class TestProcesses:
         poor = Previews(shelf.catalog.objects, shelf.previews._runtime, small.decode)
         found = poor.show(shelf.repository.id, "main", b"bomb.arrow", offset=0, limit=1)
         assert found.kind == "none"
-        assert found.reason == "showing this object takes too much memory: download it."
+        assert found.reason == "Showing this object takes too much memory: download it."
 
     def test_they_read_within_the_bounds_of_the_server(
         self, shelf: Shelf, monkeypatch: pytest.MonkeyPatch

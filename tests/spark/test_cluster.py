@@ -74,7 +74,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
             try:
                 with urlopen(f"http://127.0.0.1:{page}/json/", timeout=10) as answer:
                     return bool(json.load(answer)["aliveworkers"] == len(works))
-            except URLError:
+            except (URLError, ValueError):  # not JSON while it starts
                 return False
 
         eventually(has_workers, seconds=120)

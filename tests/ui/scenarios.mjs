@@ -235,7 +235,7 @@ export async function previews({ page, at }) {
   await show("notes.txt", "metres above the sea");
   await show("README.md", "A sample repository");
   await says(page, "Add a README"); // the commit that last changed it
-  await show("broken.parquet", "It cannot be read as parquet");
+  await show("broken.parquet", "The object cannot be read as parquet");
   await show("picture.png");
   await page.waitForFunction(() => document.querySelector(".preview img")?.naturalWidth === 1);
   await page.goto(at("object?ref=main&path=not-there.csv"));

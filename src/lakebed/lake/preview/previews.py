@@ -68,7 +68,7 @@ class Previews:
                 return self._table(kind, file, offset, min(limit, ROWS_MAX))
             return self._other(stats, file)
         except PreviewTooLarge as error:
-            return Preview(kind="none", reason=f"{error}.")
+            return Preview(kind="none", reason=_sentence(error))
 
     @traced("catalog.preview_diff")
     def diff(
@@ -128,7 +128,7 @@ class Previews:
             text = None if kind in _BINARY else texts.decode(file.read(_TEXT_BYTES))
             if text is not None:
                 return Preview(kind="text", text=text, truncated=file.size > _TEXT_BYTES)
-            return Preview(kind="none", reason=f"{error}.")
+            return Preview(kind="none", reason=_sentence(error))
         assert isinstance(found, Preview)
         return found
 
@@ -155,3 +155,9 @@ class Previews:
 def _extension(stats: ObjectStats) -> str:
     name = stats.path.decode(errors="replace").rpartition("/")[2]
     return name.rpartition(".")[2].lower() if "." in name else ""
+
+
+def _sentence(error: PreviewTooLarge | UnreadableTable) -> str:
+    """Return the message of an error as a sentence for people."""
+    text = str(error).rstrip(".")
+    return f"{text[0].upper()}{text[1:]}."

@@ -141,7 +141,7 @@ def purge_left(
         return
     found = session.client.purges.left_by_repository(repository.repository).results
     if not found:
-        raise CommandError(f"no deleted repository {repository.repository} has left data to purge")
+        raise CommandError(f"no deleted repository {repository.repository} has data left to purge")
     session.output.table(
         found,
         [
