@@ -107,4 +107,4 @@ def test_the_command_line(
     code, _, said = lakebed.result("pr", "merge", at, third)
     assert code == 1
     assert "conflict: new" in said
-    assert "1 keys were changed differently" in said
+    assert "both sides changed 'new' differently: resolve the conflict first" in said

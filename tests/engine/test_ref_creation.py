@@ -58,9 +58,9 @@ def test_a_name_is_that_of_a_branch_or_of_a_tag(engine: Engine) -> None:
         engine.refs.create_branch(LAKE, "v1", MAIN)
     with pytest.raises(NotUnique, match="branch dev already exists, and a tag cannot have the"):
         engine.refs.create_tag(LAKE, DEV, MAIN)
-    with pytest.raises(NotUnique, match=r"branch dev already exists$"):
+    with pytest.raises(NotUnique, match=r"branch dev already exists: use another name$"):
         engine.refs.create_branch(LAKE, DEV, MAIN)
-    with pytest.raises(NotUnique, match=r"tag v1 already exists$"):
+    with pytest.raises(NotUnique, match=r"tag v1 already exists: use another name$"):
         engine.refs.create_tag(LAKE, "v1", MAIN)
     repository = engine.repositories.get(LAKE)
     assert [branch.id for branch in engine.branches.list(repository)] == [DEV, MAIN]

@@ -150,7 +150,7 @@ def test_resets(run: CommandLine, repo: str, files: Files) -> None:
     assert staged() == ["two"]
     run("branch", "reset", main, "-y")
     assert staged() == []
-    assert run.error("branch", "reset", main) == nothing % "of all objects"
+    assert run.error("branch", "reset", main) == nothing.replace(" %s", "")
 
 
 def test_reverts_and_cherry_picks(run: CommandLine, repo: str, files: Files) -> None:
@@ -455,7 +455,9 @@ def test_wrong_credentials_are_said_to_be(
     run: CommandLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("LAKEBED_SECRET_ACCESS_KEY", "wrong")
-    assert run.error("repo", "list") == "error authenticating request (401)"
+    assert run.error("repo", "list") == (
+        "error authenticating request: check the access key id and the secret access key (401)"
+    )
 
 
 def test_the_address_of_an_object_opens_it_to_anyone(

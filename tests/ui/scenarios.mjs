@@ -317,7 +317,7 @@ export async function branchesAndTags({ page, at }) {
   await button(page, "Create branch").click();
   await field(page, "Name").fill("main");
   await button(page, "Create").click();
-  await says(page, "Branch already exists");
+  await says(page, "Branch main already exists: use another name");
   await field(page, "Name").fill("from-the-page");
   await button(page, "Create").click();
   await page.getByRole("link", { name: "from-the-page" }).waitFor();
@@ -342,7 +342,7 @@ export async function branchesAndTags({ page, at }) {
   await button(page, "Create tag").click();
   await field(page, "Name").fill("v1");
   await button(page, "Create").click();
-  await says(page, "Tag already exists");
+  await says(page, "Tag v1 already exists: use another name");
   await field(page, "Name").fill("not a name");
   await button(page, "Create").click();
   await dialog(page).getByRole("alert").getByText("not a name").waitFor();

@@ -213,7 +213,11 @@ class MergeConflict(EngineError):
     kind = "merge_conflict"
 
     def __init__(self, conflicts: pa.Table) -> None:
-        super().__init__(f"{conflicts.num_rows} keys were changed differently on both sides")
+        first = quoted(conflicts["key"][0].as_py())
+        more = f" and {conflicts.num_rows - 1} more" if conflicts.num_rows > 1 else ""
+        super().__init__(
+            f"both sides changed {first}{more} differently: resolve the conflict first"
+        )
         self.conflicts = conflicts
         """All conflicts in key order, with each side's change (see `CONFLICT_SCHEMA`)."""
 

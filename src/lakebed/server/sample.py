@@ -22,7 +22,7 @@ _LAKES: Final[dict[str, list[str] | list[int]]] = {
 _DEPTHS_M: Final = [1_642, 92, 230, 288, 1_470, 281, 106]
 _README: Final = """# A sample repository
 
-`lakes.parquet` is a table of lakes; `by-continent/` has the same rows as CSV, a file a continent.
+`lakes.parquet` is a table of lakes; `by-continent/` has the same rows, one CSV file per continent.
 The branch `add-depths` has one more column. Show its changes, then merge it:
 
     lakebed diff lakefs://{repository}/{main} lakefs://{repository}/add-depths

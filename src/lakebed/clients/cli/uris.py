@@ -96,7 +96,10 @@ def parse_ref(text: str) -> RefUri:
     """Parse `lakefs://<repository>/<ref>`."""
     parts = _parts(text, "the URI of a branch, tag or commit", _REF_EXAMPLE)
     if len(parts) == 1 or not parts[1] or parts[2:] not in ([], [""]):
-        raise _mistake(text, "the URI of a branch, tag or commit", _REF_EXAMPLE)
+        expected = "the URI of a branch, tag or commit"
+        if parts[2:]:
+            expected += f", but of the path {parts[2]!r} at {parts[1]!r}"
+        raise _mistake(text, expected, _REF_EXAMPLE)
     return RefUri(parts[0], parts[1])
 
 

@@ -338,6 +338,8 @@ def _refusal(response: httpx.Response, endpoint: str) -> Refused:
     # Lakebed's `detail` says more than lakeFS's `message`.
     message = said.detail or said.message
     message = message or response.reason_phrase.lower() or "the server gave no reason"
+    if said.kind == "authentication_failed":
+        advice = ": check the access key id and the secret access key"
     message += advice
     # The output of a hook has several lines.
     lines = (" ".join(line.split()) for line in message.splitlines())

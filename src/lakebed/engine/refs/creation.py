@@ -301,7 +301,7 @@ class _Creation(Generic[RefT, OtherT]):
         if found is None:
             return ABSENT
         if found.message.state != CREATING:
-            raise NotUnique(f"{self._kind} {self._id} {_taken(found.message)}")
+            raise NotUnique(f"{self._kind} {self._id} {_taken(found.message)}: use another name")
         return found.predicate
 
     def _let_settle(

@@ -150,7 +150,8 @@ def _say(state: _Search) -> None:
     if len(commits) == 1:
         typer.echo(f"The first bad commit is lakefs://{state.repository}/{one_line(commits[0])}")
         return
-    typer.echo(f"{len(commits)} commits left, about {len(commits).bit_length() - 1} steps")
+    steps = len(commits).bit_length() - 1
+    typer.echo(f"{len(commits)} commits left, about {steps} {'step' if steps == 1 else 'steps'}")
     typer.echo(f"Test lakefs://{state.repository}/{one_line(_current(state))}")
 
 

@@ -101,20 +101,20 @@ def reset(
     if prefix is not None and object_path is not None:
         raise Misuse("--prefix and --object cannot be combined")
     if object_path is not None:
-        what, body = f"of {object_path}", ResetCreation(type="object", path=object_path)
+        what, body = f" of {object_path}", ResetCreation(type="object", path=object_path)
     elif prefix is not None:
-        what, body = f"below {prefix}", ResetCreation(type="common_prefix", path=prefix)
+        what, body = f" below {prefix}", ResetCreation(type="common_prefix", path=prefix)
     else:
-        what, body = "of all objects", ResetCreation(type="reset")
+        what, body = "", ResetCreation(type="reset")
     at = (branch.repository, branch.ref)
     query = KeysQuery(prefix=body.path or "")
     [*first] = list_some(1, session.client.branches.diff, *at, query)
     # A path sorts before all paths that it is a prefix of.
     if not first or object_path not in (None, first[0].path):
-        raise CommandError(f"no uncommitted changes {what} on {branch}")
-    session.confirm(f"Discard the uncommitted changes {what} on {branch}?", yes=yes)
+        raise CommandError(f"no uncommitted changes{what} on {branch}")
+    session.confirm(f"Discard the uncommitted changes{what} on {branch}?", yes=yes)
     session.client.branches.reset(*at, body)
-    session.output.done(f"Reset the uncommitted changes {what} on {branch}")
+    session.output.done(f"Reset the uncommitted changes{what} on {branch}")
 
 
 @client_command(app, "revert")

@@ -173,6 +173,7 @@ export function explain(error) {
     };
   if (error.kind === "ref_not_found" || error.kind === "branch_not_found")
     return { title: capital(detail || error.message), advice: "It may be deleted or misspelled: pick another ref." };
+  if (error.kind === "not_unique") return { title: capital(detail || error.message), advice: "" };
   if (error.status === 429 || error.status === 503)
     return { title: "The server is busy", advice: `${detail || error.message}. Try again in a moment.` };
   if (error.status >= 500) return { title: "Server error", advice: detail || error.message };
