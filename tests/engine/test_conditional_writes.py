@@ -278,7 +278,7 @@ def merge_and_read(lake: Kit, read: Callable[[Engine], object]) -> list[object]:
         other.committer.commit(REPOSITORY, DEV, REQUEST)
         source = other.commits.get(REPOSITORY, other.branches.get(REPOSITORY, DEV).commit_id)
         keep = MergeRequest(committer="", message="", keep_staged=True)
-        patch.setattr(other.dirty, "seal", lambda _repository, branch: branch)
+        patch.setattr(other.uncommitted, "seal", lambda _repository, branch: branch)
         other.merger.merge(REPOSITORY, MAIN, source, keep)
         seen.append(read(lake.engine()))
 

@@ -62,7 +62,7 @@ class RandomLook:
         objects = [stored(draw, number) for number in range(600)]
         unseen = [path_of(1000 + number, draw.randint(0, 999)) for number in range(50)]
         everything = [one.path for one in objects] + [*unseen, "repos/a0/branches/b/p/none"]
-        self.committed, self.held = (draw.choices(everything, k=200) for _ in range(2))
+        self.committed, self.uncommitted = (draw.choices(everything, k=200) for _ in range(2))
         self.committed.append(f"{path_of(2000, 5)}\n")  # not a path of ours, so not looked for
         self.state = state_of(draw, objects)
         self.old = draw.choices(everything, k=200)
@@ -72,7 +72,7 @@ class RandomLook:
             rules.judge(
                 rules.observed_objects(self.state, self.listed),
                 committed={*self.committed, *rules.saved_commit_referenced(self.state)},
-                held=set(self.held),
+                uncommitted=set(self.uncommitted),
                 state=self.state,
                 times=LOOK,
             )

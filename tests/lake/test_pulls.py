@@ -91,9 +91,12 @@ def test_it_is_made_and_merged(lake: Lake, pull_id: PullID) -> None:
     assert (head.id, head.committer, head.parents) == (merged, "bob", (destination, source))
     assert head.metadata == {"why": "because", PULL_REQUEST_KEY: pull_id}
     commit(lake, MAIN, b"later")
-    outlook = lake.catalog.pulls.outlook(REPOSITORY, found)
-    assert (outlook.source_commit_id, outlook.destination_commit_id) == (source, destination)
-    assert outlook.mergeable is None
+    mergeability = lake.catalog.pulls.mergeability(REPOSITORY, found)
+    assert (mergeability.source_commit_id, mergeability.destination_commit_id) == (
+        source,
+        destination,
+    )
+    assert mergeability.mergeable is None
     assert not announced(lake)
 
 
@@ -187,9 +190,9 @@ def test_a_branch_that_is_gone(lake: Lake, gone: BranchID) -> None:
     with pytest.raises(BranchNotFound, match=gone):
         pulls.merge(REPOSITORY, pull_id, REQUEST)
     pull = get(lake, pull_id)
-    outlook = pulls.outlook(REPOSITORY, pull)
+    mergeability = pulls.mergeability(REPOSITORY, pull)
     assert (pull.status, pull.is_merging) == (PullStatus.OPEN, False)
-    assert (outlook.mergeable, outlook.hindrance) == (False, f"branch {gone} was deleted")
+    assert (mergeability.mergeable, mergeability.reason) == (False, f"branch {gone} was deleted")
 
 
 # What a merge would find
@@ -199,25 +202,29 @@ def test_the_outlook(lake: Lake) -> None:
     pulls = lake.catalog.pulls
     pull_id = create(lake)
 
-    def outlook() -> tuple[bool | None, int | None, str]:
-        found = pulls.outlook(REPOSITORY, get(lake, pull_id))
-        return found.mergeable, found.conflicts, found.hindrance
+    def mergeability() -> tuple[bool | None, int | None, str]:
+        found = pulls.mergeability(REPOSITORY, get(lake, pull_id))
+        return found.mergeable, found.conflicts, found.reason
 
-    assert outlook() == (False, None, "nothing to merge: source is up to date with destination")
+    assert mergeability() == (
+        False,
+        None,
+        "nothing to merge: source is up to date with destination",
+    )
     with pytest.raises(NoChanges):
         pulls.merge(REPOSITORY, pull_id, REQUEST)
     for path in (b"a", b"b", b"c"):
         commit(lake, DEV, path, "dev")
-    assert outlook() == (True, 0, "")
+    assert mergeability() == (True, 0, "")
     commit(lake, MAIN, b"a", "main")
     commit(lake, MAIN, b"b", "main")
     commit(lake, MAIN, b"c", "dev")
-    assert outlook() == (False, 2, "2 conflicting objects")
+    assert mergeability() == (False, 2, "2 conflicting objects")
     with pytest.raises(MergeConflict):
         pulls.merge(REPOSITORY, pull_id, REQUEST)
     assert not get(lake, pull_id).is_merging
     pulls.update(REPOSITORY, pull_id, status=PullStatus.CLOSED)
-    assert outlook() == (None, None, "")
+    assert mergeability() == (None, None, "")
 
 
 def test_a_destination_with_uncommitted_changes(lake: Lake, pull_id: PullID) -> None:

@@ -16,7 +16,7 @@ from lakebed.engine.commits.requests import CommitRequest
 from lakebed.engine.errors import Invalid, NamespaceTaken
 from lakebed.engine.keys import STAGED_PREFIX
 from lakebed.engine.model import MOVED_NAMESPACE, BranchID, CommitID, RepositoryID
-from lakebed.engine.repositories.claims import Claimant
+from lakebed.engine.repositories.ownership import NamespaceOwner
 from lakebed.engine.staging.cells import encode, propose
 from lakebed.formats import OWNER_PATH, AddressType, Entry, Owner, encode_owner
 from lakebed.kv import ABSENT, KVError
@@ -428,10 +428,10 @@ def test_a_deletion_during_the_check_of_an_address_is_seen(
     address = opened.repository.namespace.address("data/x")
     lives = repositories._removal.is_live
 
-    def delete_first(claimant: Claimant) -> bool:
+    def delete_first(owner: NamespaceOwner) -> bool:
         monkeypatch.undo()
         repositories.delete(REPOSITORY)
-        return lives(claimant)
+        return lives(owner)
 
     monkeypatch.setattr(repositories._removal, "is_live", delete_first)
     assert repositories.owners_of(address) == (None, "lake")

@@ -30,7 +30,7 @@ def test_judging_and_what_comes_of_it(seed: int) -> None:
     judged = columns.judge(
         pa.concat_tables([listed, closed]),
         committed=pa.concat_tables([paths(look.committed), named]),
-        held=paths(look.held),
+        uncommitted=paths(look.uncommitted),
         found=columns.saved_found(saved),
         times=LOOK,
     )
@@ -50,7 +50,7 @@ def test_nothing_at_all() -> None:
     judged = columns.judge(
         STORED_SCHEMA.empty_table(),
         committed=nothing,
-        held=nothing,
+        uncommitted=nothing,
         found=FOUND_SCHEMA.empty_table(),
         times=LOOK,
     )

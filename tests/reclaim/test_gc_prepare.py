@@ -19,7 +19,7 @@ from lakebed.engine import records_pb2 as engine_pb
 from lakebed.engine.commits.requests import CommitRequest
 from lakebed.engine.errors import RepositoryNotFound, Stale
 from lakebed.engine.model import BranchID, RepositoryID
-from lakebed.engine.repositories.claims import installation_id
+from lakebed.engine.repositories.ownership import installation_id
 from lakebed.formats import DamagedFile, Entry, ForeignFile, FormatTooNew
 from lakebed.formats.gc_files import (
     GC_SCHEMAS,

@@ -193,4 +193,4 @@ def test_nothing_is_lost_and_nobody_is_left_waiting(wishes: list[tuple[Holder, i
     assert len(too_much) == len(wishes)
     assert not any(too_much)
     assert sum(changes) == 0
-    assert (room._taken, pool._used, dict(pool._held)) == (0, 0, {})
+    assert (room._taken, pool._used, dict(pool._in_use)) == (0, 0, {})

@@ -388,12 +388,12 @@ def test_the_least_rate_is_an_average_with_a_minute_of_patience(
         monkeypatch.setattr(time, "monotonic", lambda: connection.now)
         if waits is None:
             for _ in range(1000):
-                connection._wait_for_room()
+                connection._wait_until_writable()
             return
         for _ in range(waits - 1):
-            connection._wait_for_room()
+            connection._wait_until_writable()
         with pytest.raises(StallError):
-            connection._wait_for_room()
+            connection._wait_until_writable()
 
 
 def test_a_client_that_takes_a_large_answer_late_gets_all_of_it(world: World, port: int) -> None:

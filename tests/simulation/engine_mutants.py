@@ -602,11 +602,11 @@ def note_without_seeking(monkeypatch: pytest.MonkeyPatch) -> None:
 
     begin, add = EmptyRunNotes.seek, EmptyRunNotes.found
 
-    def seek(_self: EmptyRunNotes, stretch: KeyRange) -> EmptyRunSearch:
-        return EmptyRunSearch(stretch, pb.Emptied(), Version(b""))
+    def seek(_self: EmptyRunNotes, key_range: KeyRange) -> EmptyRunSearch:
+        return EmptyRunSearch(key_range, pb.Emptied(), Version(b""))
 
     def found(self: EmptyRunNotes, search: EmptyRunSearch, end: bytes | None) -> None:
-        begun = begin(self, KeyRange(search.stretch.start, end))
+        begun = begin(self, KeyRange(search.key_range.start, end))
         if begun is not None:
             add(self, begun, end)
 

@@ -41,7 +41,7 @@ class Preparation:
     repository_uid: str
     repository_uids: frozenset[str]
     times: ObservationTimes
-    held: frozenset[str]
+    uncommitted: frozenset[str]
     commits: dict[int, frozenset[str]]
 
 
@@ -59,8 +59,8 @@ def prepare(world: GCWorld, process: Process) -> Generator[Pause, None, Preparat
     uid, adopted = world.repository_uid, world.adopted
     began = world.now + process.offset
     yield
-    held = set((yield from read_uploads(world)))
-    held |= yield from read_staging(world)
+    uncommitted = set((yield from read_uploads(world)))
+    uncommitted |= yield from read_staging(world)
     commits = yield from read_commits(world)
     if uid is None or not is_active(world, uid):
         return None
@@ -72,7 +72,7 @@ def prepare(world: GCWorld, process: Process) -> Generator[Pause, None, Preparat
         closed_before_us=cutoff - PARTITION_OPEN,
         gap_us=GAP,
     )
-    return Preparation(uid, frozenset({uid, *adopted}), times, frozenset(held), commits)
+    return Preparation(uid, frozenset({uid, *adopted}), times, frozenset(uncommitted), commits)
 
 
 def is_active(world: GCWorld, repository_uid: str) -> bool:
@@ -88,14 +88,14 @@ def read_uploads(world: GCWorld) -> Generator[Pause, None, set[str]]:
 
 
 def read_staging(world: GCWorld) -> Generator[Pause, None, set[str]]:
-    held: set[str] = set()
+    uncommitted: set[str] = set()
     for name in sorted(world.branches):
         branch = world.branches.get(name)
         yield
         for token in branch.tokens if branch is not None else ():
-            held |= staged_paths(world, token)
+            uncommitted |= staged_paths(world, token)
             yield
-    return held
+    return uncommitted
 
 
 def staged_paths(world: GCWorld, token: int) -> set[str]:
@@ -161,7 +161,10 @@ class Collector:
         times = replace(prepared.times, cutoff_us=1 << 62)
         judged = self.judge_clean(state, replace(prepared, times=times), listed)
         again = yield from prepare(self.world, process)
-        if again is None or (again.held, again.commits) != (prepared.held, prepared.commits):
+        if again is None or (again.uncommitted, again.commits) != (
+            prepared.uncommitted,
+            prepared.commits,
+        ):
             return False
         found = candidates(judged)
         deleted = yield from self.sweep(prepared, found)
@@ -243,7 +246,7 @@ class Collector:
         judged = rules.judge(
             listed.values(),
             committed=all_named(prepared),
-            held=prepared.held,
+            uncommitted=prepared.uncommitted,
             state=state,
             times=prepared.times,
         )
@@ -260,7 +263,7 @@ class Collector:
         judged = rules.judge(
             observed,
             committed=optimized_named(state, prepared),
-            held=prepared.held,
+            uncommitted=prepared.uncommitted,
             state=state,
             times=prepared.times,
         )

@@ -187,10 +187,10 @@ def strays(seed: int) -> None:
     at = MIN_AGE + 50
     for _ in range(3):
         writer = gc_actors.upload(world, history.process(), "main", "a")
-        history.start(held(writer, gc_actors.BRANCH_IS_READ, draw.randint(10, 30)), after=at)
+        history.start(delayed(writer, gc_actors.BRANCH_IS_READ, draw.randint(10, 30)), after=at)
     commit = gc_actors.commit(world, history.process(), "main")
     pause = draw.choice((draw.randint(0, 2 * SCAN_LIMIT), draw.randint(0, 4 * GAP)))
-    history.start(held(commit, gc_actors.TOKENS_ARE_READ, pause), after=at + 5)
+    history.start(delayed(commit, gc_actors.TOKENS_ARE_READ, pause), after=at + 5)
     for after in range(at, at + 5 * GAP, 4):
         history.start(history.collector.run(history.process()), after=after)
     history.finish()
@@ -205,7 +205,7 @@ def regrets(seed: int) -> None:
     history.start(gc_actors.upload(world, history.process(), "main", "a"))
     at = MIN_AGE + 50
     writer = gc_actors.upload(world, history.process(), "main", "a")
-    history.start(held(writer, gc_actors.ENTRY_IS_WRITTEN, draw.randint(0, MIN_AGE)), after=at)
+    history.start(delayed(writer, gc_actors.ENTRY_IS_WRITTEN, draw.randint(0, MIN_AGE)), after=at)
     for after in range(at, at + MIN_AGE + 2 * GAP, 20):
         history.start(history.collector.run(history.process()), after=after)
     history.finish()
@@ -213,7 +213,7 @@ def regrets(seed: int) -> None:
     history.settle()
 
 
-def held(steps: Steps, number: int, ticks: int) -> Steps:
+def delayed(steps: Steps, number: int, ticks: int) -> Steps:
     """Run the steps, but wait for `ticks` at step `number`."""
     for step in count(1):
         try:

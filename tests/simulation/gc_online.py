@@ -14,7 +14,7 @@ from collections.abc import Callable
 
 from lakebed.testing.simulation.explore import Scenario
 from tests.simulation import gc_actors
-from tests.simulation.gc_histories import History, held
+from tests.simulation.gc_histories import History, delayed
 from tests.simulation.gc_world import GAP, LINK_LIFE, MIN_AGE, GCWorld, Link, Steps
 
 EVERY = 15
@@ -49,7 +49,7 @@ def restaged(seed: int) -> None:
     history = History(seed, naps=0.01, pace=2)
     world, draw = history.world, history.random
     sleep = draw.randint(10, 60)
-    history.start(held(upload(history), gc_actors.ENTRY_IS_WRITTEN, sleep))
+    history.start(delayed(upload(history), gc_actors.ENTRY_IS_WRITTEN, sleep))
     history.start(upload(history), after=draw.randint(8, 20))
     history.start(gc_actors.commit(world, history.process(), "main"), after=draw.randint(10, 40))
     reclaim(history, ticks=MIN_AGE + 4 * GAP)
@@ -80,7 +80,7 @@ def copied_while_deleted(seed: int) -> None:
     history.start(upload(history))
     copy = gc_actors.copy(world, process, "main", "main", KEY, OTHER_KEY)
     begun = draw.randint(8, 40)
-    history.start(held(copy, draw.randint(1, 4), draw.randint(0, 2 * GAP)), after=begun)
+    history.start(delayed(copy, draw.randint(1, 4), draw.randint(0, 2 * GAP)), after=begun)
     history.start(gc_actors.remove(world, "main", KEY), after=begun + draw.randint(0, 30))
     reclaim(history, ticks=MIN_AGE + 4 * GAP)
     end(history)
@@ -92,11 +92,11 @@ def committed_meanwhile(seed: int) -> None:
     world, draw = history.world, history.random
     history.start(upload(history))
     at = draw.choice((20, MIN_AGE + 50))
-    writer = held(upload(history), gc_actors.BRANCH_IS_READ, draw.randint(5, 30))
+    writer = delayed(upload(history), gc_actors.BRANCH_IS_READ, draw.randint(5, 30))
     history.start(writer, after=at)
     commit = gc_actors.commit(world, history.process(), "main")
     pause = draw.randint(0, 4 * GAP)
-    history.start(held(commit, gc_actors.TOKENS_ARE_READ, pause), after=at + draw.randint(4, 9))
+    history.start(delayed(commit, gc_actors.TOKENS_ARE_READ, pause), after=at + draw.randint(4, 9))
     reclaim(history, ticks=MIN_AGE + 10 * GAP)
     end(history)
 

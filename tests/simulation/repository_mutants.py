@@ -8,11 +8,11 @@ from lakebed.block import Namespace
 from lakebed.engine import records_pb2 as pb
 from lakebed.engine.errors import NotUnique
 from lakebed.engine.model import Repository, RepositoryID, repository_partition
-from lakebed.engine.repositories.claims import (
-    Claimant,
-    Claims,
+from lakebed.engine.repositories.ownership import (
     IsLive,
-    Owners,
+    NamespaceClaims,
+    NamespaceOwner,
+    OwnerObjects,
     _refuse_live,
     installation_id,
 )
@@ -37,16 +37,16 @@ class ClaimsBeforeRecord(Repositories):
             raise NotUnique(repository)
         message.unique_id = new_unique_id(self._runtime)
         message.created_us = now_us(self._runtime)
-        claimant = Claimant(repository, UniqueID(message.unique_id))
+        owner = NamespaceOwner(repository, UniqueID(message.unique_id))
         namespace = Namespace.parse(message.storage_namespace)
-        self._claims.take(namespace, claimant, self._removal.is_live)
+        self._claims.take(namespace, owner, self._removal.is_live)
         try:
             version = self._records.set_if(repository.encode(), message, ABSENT)
         except PredicateFailed:
-            self._claims.release(namespace, claimant)
+            self._claims.release(namespace, owner)
             raise NotUnique(repository) from None
         record = Record(repository.encode(), message, version)
-        self._owners.take(namespace, claimant, self._removal.is_live)
+        self._owner_objects.take(namespace, owner, self._removal.is_live)
         populate(_repository(record))
         return self._activate(record)
 
@@ -60,19 +60,19 @@ class ActivatesBlindly(Repositories):
         return _repository(record)
 
 
-class _LooksBeforeClaiming(Claims):
-    def take(self, namespace: Namespace, claimant: Claimant, is_live: IsLive) -> None:
+class _LooksBeforeClaiming(NamespaceClaims):
+    def take(self, namespace: Namespace, owner: NamespaceOwner, is_live: IsLive) -> None:
         for record in self._neighbours(namespace):
             _refuse_live(namespace, record, is_live)
-        self._claim(namespace, claimant, is_live)
+        self._claim(namespace, owner, is_live)
 
 
 def look_before_claiming(repositories: Repositories, cleaner: Cleaner) -> None:
     _use_claims(repositories, cleaner, _LooksBeforeClaiming)
 
 
-class _DeletesClaimBlindly(Claims):
-    def release(self, namespace: Namespace, claimant: Claimant) -> bool:
+class _DeletesClaimBlindly(NamespaceClaims):
+    def release(self, namespace: Namespace, owner: NamespaceOwner) -> bool:
         self._records.delete(str(namespace).encode())
         return True
 
@@ -81,7 +81,9 @@ def delete_claim_blindly(repositories: Repositories, cleaner: Cleaner) -> None:
     _use_claims(repositories, cleaner, _DeletesClaimBlindly)
 
 
-def _use_claims(repositories: Repositories, cleaner: Cleaner, claims: type[Claims]) -> None:
+def _use_claims(
+    repositories: Repositories, cleaner: Cleaner, claims: type[NamespaceClaims]
+) -> None:
     for part in (repositories, cleaner):
         part._claims = part._removal._claims = claims(cleaner._store)
 
@@ -96,15 +98,15 @@ def delete_record_blindly(repositories: Repositories, cleaner: Cleaner) -> None:
         part._removal = _DeletesRecordBlindly(cleaner._store, cleaner._runtime, part._claims)
 
 
-class _WritesOwnerBlindly(Owners):
-    def take(self, namespace: Namespace, claimant: Claimant, is_live: IsLive) -> None:
+class _WritesOwnerBlindly(OwnerObjects):
+    def take(self, namespace: Namespace, owner: NamespaceOwner, is_live: IsLive) -> None:
         installation = installation_id(self._store, self._runtime)
-        owner = Owner(installation, claimant.repository, claimant.unique_id)
-        self._block.put(namespace.address(OWNER_PATH), [encode_owner(owner)])
+        content = encode_owner(Owner(installation, owner.repository, owner.unique_id))
+        self._block.put(namespace.address(OWNER_PATH), [content])
 
 
 def write_owner_blindly(repositories: Repositories, cleaner: Cleaner) -> None:
-    repositories._owners = _WritesOwnerBlindly(
+    repositories._owner_objects = _WritesOwnerBlindly(
         cleaner._store, repositories._block, cleaner._runtime
     )
 
@@ -120,9 +122,9 @@ class DropsBranchesUnannounced(Cleaner):
     """Empties the partition of a deleted repository and forgets about the tokens."""
 
     def _empty_partition(
-        self, claimant: Claimant, deleted: pb.DeletedRepository, counts: CleanerCounts
+        self, owner: NamespaceOwner, deleted: pb.DeletedRepository, counts: CleanerCounts
     ) -> int:
-        partition = repository_partition(claimant.repository, claimant.unique_id)
+        partition = repository_partition(owner.repository, owner.unique_id)
         return self._delete_keys(partition, counts)
 
 
@@ -138,7 +140,7 @@ class ScansOnce(Cleaner):
     def _clean_repository(
         self, record: Record[pb.DeletedRepository], counts: CleanerCounts
     ) -> None:
-        self._empty_partition(_claimant(record), record.message, counts)
+        self._empty_partition(_owner(record), record.message, counts)
         self._retire(self._deleted, record, b"", 0)
 
 
@@ -147,6 +149,6 @@ def leave_tombstones(_repositories: Repositories, cleaner: Cleaner) -> None:
     cleaner._store.drop_tombstones = lambda *_: None  # type: ignore[method-assign]
 
 
-def _claimant(record: Record[pb.DeletedRepository]) -> Claimant:
+def _owner(record: Record[pb.DeletedRepository]) -> NamespaceOwner:
     repository, _, unique_id = record.name.decode().partition("/")
-    return Claimant(RepositoryID(repository), UniqueID(unique_id))
+    return NamespaceOwner(RepositoryID(repository), UniqueID(unique_id))

@@ -51,8 +51,8 @@ def test_a_preparation_that_reads_uploads_after_staging(monkeypatch: pytest.Monk
         return set()
 
     def read_staging(world: GCWorld) -> Generator[Pause, None, set[str]]:
-        held = yield from staging(world)
-        return held | (yield from uploads(world))
+        referenced = yield from staging(world)
+        return referenced | (yield from uploads(world))
 
     uploads, staging = gc_collector.read_uploads, gc_collector.read_staging
     monkeypatch.setattr(gc_collector, "read_uploads", read_uploads)
@@ -78,14 +78,16 @@ def test_a_preparation_that_leaves_something_out(
 
 def test_a_preparation_that_hides_what_is_masked(monkeypatch: pytest.MonkeyPatch) -> None:
     def read_staging(world: GCWorld) -> Generator[Pause, None, set[str]]:
-        held: set[str] = set()
+        referenced: set[str] = set()
         for branch in list(world.branches.values()):
             seen: dict[str, Entry] = {}
             for token in branch.tokens:
                 seen = {**world.staged.get(token, {}), **seen}
-            held |= {path for path in map(gc_collector.path_of, seen.values()) if path is not None}
+            referenced |= {
+                path for path in map(gc_collector.path_of, seen.values()) if path is not None
+            }
             yield
-        return held
+        return referenced
 
     monkeypatch.setattr(gc_collector, "read_staging", read_staging)
     assert finding("mixed") == "DataLossError"

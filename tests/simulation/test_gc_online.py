@@ -41,7 +41,7 @@ def judge_by_columns(
     observed: Iterator[ScannedObject],
     *,
     committed: AbstractSet[str],
-    held: AbstractSet[str],
+    uncommitted: AbstractSet[str],
     state: State | None,
     times: ObservationTimes,
 ) -> Iterator[Judged]:
@@ -51,7 +51,7 @@ def judge_by_columns(
     judged = columns.judge(
         _table(((one.path, one.size, one.born_us, one.made_us) for one in observed), STORED_SCHEMA),
         committed=_table(((path,) for path in committed), PATHS_SCHEMA),
-        held=_table(((path,) for path in held), PATHS_SCHEMA),
+        uncommitted=_table(((path,) for path in uncommitted), PATHS_SCHEMA),
         found=_table(iter(found), FOUND_SCHEMA),
         times=times,
     )

@@ -13,8 +13,8 @@ from lakebed.formats.object_paths import ObjectPath
 from lakebed.kv import Predicate, Version
 from lakebed.kv.records import Records
 from lakebed.lake import records_pb2 as pb
+from lakebed.lake.etag_pins import ETagPins
 from lakebed.lake.links import Links, _LinkIsValid
-from lakebed.lake.pins import Pins
 from lakebed.lake.uploads import Freshness
 from lakebed.reclaim import prepare
 from lakebed.reclaim.prepare import StagedWalk
@@ -187,7 +187,7 @@ def test_a_pin_that_every_first_reader_writes(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_a_first_reader_that_does_not_hold_to_what_it_saw(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Pins, "content_of", lambda _self, _stats: None)
+    monkeypatch.setattr(ETagPins, "content_of", lambda _self, _stats: None)
     assert fails("first_reads")
 
 

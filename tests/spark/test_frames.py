@@ -27,7 +27,7 @@ def test_judging_and_what_comes_of_it(spark: SparkSession) -> None:
     judged = frames.judge(
         frames.observed_objects(saved, listing(spark, look.listed), look.state.closed_before_us),
         committed=paths(spark, look.committed).unionByName(frames.saved_commit_referenced(saved)),
-        held=paths(spark, look.held),
+        uncommitted=paths(spark, look.uncommitted),
         saved=saved,
         times=LOOK,
     )
@@ -46,7 +46,7 @@ def test_nothing_at_all(spark: SparkSession) -> None:
     judged = frames.judge(
         spark.createDataFrame([], STORED),
         committed=spark.createDataFrame([], PATHS),
-        held=spark.createDataFrame([], PATHS),
+        uncommitted=spark.createDataFrame([], PATHS),
         saved=nothing,
         times=LOOK,
     )

@@ -89,16 +89,16 @@ class AuthService:
         self._open(store, SecretBox(keys, runtime))
         self._throttle = Throttle(runtime)
 
-        def held(load: Callable[[str], ValueT]) -> Callable[[str], ValueT]:
+        def reading(load: Callable[[str], ValueT]) -> Callable[[str], ValueT]:
             def call(key: str) -> ValueT:
                 with while_reading():
                     return load(key)
 
             return call
 
-        self._known = ExpiringCache(held(self._lookup), runtime, settings, keeps_failures=True)
-        self._accepted = ExpiringCache(held(self._accepts), runtime, settings)
-        self._sessions = ExpiringCache(held(self._session), runtime, settings)
+        self._known = ExpiringCache(reading(self._lookup), runtime, settings, keeps_failures=True)
+        self._accepted = ExpiringCache(reading(self._accepts), runtime, settings)
+        self._sessions = ExpiringCache(reading(self._session), runtime, settings)
         self._rules = ExpiringCache(self._load_rules, runtime, settings)
         self._groups = ExpiringCache(self._load_groups, runtime, settings)
         self.groups_of: Final = self._groups.get

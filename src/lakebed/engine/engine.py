@@ -11,10 +11,10 @@ from lakebed.base.runtime import Runtime, ThreadRuntime
 from lakebed.block import BlockStore
 from lakebed.engine.commits.build import Build, Builds, Forecast, MergeBuild
 from lakebed.engine.commits.commit import Committer
-from lakebed.engine.commits.dirty import DirtyCheck
 from lakebed.engine.commits.merges import Merger
 from lakebed.engine.commits.publish import Publisher
 from lakebed.engine.commits.reset import Resetter
+from lakebed.engine.commits.uncommitted import UncommittedChanges
 from lakebed.engine.committed import Cache, Committed, CommittedFor, committed_for
 from lakebed.engine.expiry_marks import Marks
 from lakebed.engine.hooks import Hooks
@@ -110,7 +110,9 @@ class Engine:
             on_write=self.forecast.count_write,
         )
         self.publisher = publisher = Publisher(branches, commits, runtime, settings)
-        self.dirty = DirtyCheck(store, commits, self.reader, publisher, committed_in, settings)
+        self.uncommitted = UncommittedChanges(
+            store, commits, self.reader, publisher, committed_in, settings
+        )
         self.committer = Committer(
             branches,
             commits,
@@ -128,7 +130,7 @@ class Engine:
             self.merge_bases,
             publisher,
             self.committer,
-            self.dirty,
+            self.uncommitted,
             committed_in,
             builds,
             runtime,
@@ -136,7 +138,7 @@ class Engine:
             settings=settings,
         )
         self.resetter = Resetter(
-            store, branches, publisher, self.dirty, self.reader, marks, runtime, settings
+            store, branches, publisher, self.uncommitted, self.reader, marks, runtime, settings
         )
         self.refs = RefChanges(
             runtime,

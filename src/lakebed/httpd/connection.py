@@ -235,7 +235,7 @@ class ClientConnection:
             try:
                 sent = self.socket.sendmsg(left)
             except BlockingIOError:
-                self._wait_for_room()
+                self._wait_until_writable()
                 continue
             while left and sent >= len(left[0]):
                 sent -= len(left.pop(0))
@@ -288,7 +288,7 @@ class ClientConnection:
             try:
                 sent = os.sendfile(self.handle, file.descriptor, at, min(_SENT_BYTES, left))
             except BlockingIOError:
-                self._wait_for_room()
+                self._wait_until_writable()
                 continue
             except ConnectionError:
                 raise
@@ -328,11 +328,11 @@ class ClientConnection:
         with suppress(OSError):  # if the connection is broken, nothing is kept
             self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_AT_CLOSE)
 
-    def _wait_for_room(self) -> None:
+    def _wait_until_writable(self) -> None:
         unacked, begun = self.count_unacked(), time.monotonic()
-        has_room = self._wait(select.POLLOUT)
+        is_writable = self._wait(select.POLLOUT)
         taken = unacked - self.count_unacked()
-        if not has_room and taken <= 0:
+        if not is_writable and taken <= 0:
             self.cut()
             raise StallError from None
         if self._rate_min:

@@ -18,7 +18,7 @@ objects omit the metadata reserved for Lakebed.
 | `uploads`, `copies`               | writes objects                                              |
 | `multiparts`, `completions`       | multipart uploads                                           |
 | `links`, `external`, `presigning` | objects whose bytes do not pass through the server          |
-| `pins`                            | content first read of unverified objects                    |
+| `etag_pins`                       | content first read of unverified objects                    |
 | `metadata_files`, `symlinks`      | files for programs that read the storage themselves         |
 | `tasks`                           | long-running operations                                     |
 | `usage`                           | counts requests                                             |

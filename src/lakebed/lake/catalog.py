@@ -11,6 +11,7 @@ from lakebed.kv import Store
 from lakebed.lake.commits import HeadChanges
 from lakebed.lake.copies import Copies
 from lakebed.lake.diff import Differences
+from lakebed.lake.etag_pins import ETagPins
 from lakebed.lake.external import ExternalObjects
 from lakebed.lake.imports.imports import Imports
 from lakebed.lake.imports.outside import OutsideImports
@@ -21,7 +22,6 @@ from lakebed.lake.multipart.complete import Completions
 from lakebed.lake.multipart.presigned import PresignedUploads
 from lakebed.lake.multipart.uploads import MultipartUploads
 from lakebed.lake.objects import Objects
-from lakebed.lake.pins import Pins
 from lakebed.lake.presign import Presigning, Signer
 from lakebed.lake.preview.previews import Previews
 from lakebed.lake.pulls.pulls import Pulls
@@ -71,7 +71,7 @@ class Catalog:
         self.presigning = Presigning(
             block, runtime, life_seconds=settings.presign_life_seconds, signer=signer
         )
-        self.pins = Pins(store, block, runtime, settings)
+        self.pins = ETagPins(store, block, runtime, settings)
         self.objects = Objects(engine, block, runtime, self.presigning, self.pins, purge_marks)
         self.previews = Previews(self.objects, runtime)
         self.search = ObjectSearch(self.objects, runtime)

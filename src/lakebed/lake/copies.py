@@ -20,7 +20,7 @@ adopted from lakeFS are collected, and are handled like objects referenced by a 
 Purged objects are not copied. A byte copy is acknowledged only if its source had no purge mark when
 the copy was staged (see `purge_marks`); a copy that shares the address shares the mark.
 
-Copying an unverified object (see `pins`) counts as its first read and copies the bytes that a
+Copying an unverified object (see `etag_pins`) counts as its first read and copies the bytes that a
 reader would get. A copy that shares the address shares the pin and reads nothing.
 """
 
@@ -49,8 +49,8 @@ from lakebed.engine.staging.writer import Condition, IsFresh
 from lakebed.formats import AddressType, Entry
 from lakebed.formats.object_paths import ObjectPath
 from lakebed.lake.entry_metadata import OF_ONE_ADDRESS, REQUESTS, of_bytes, split
+from lakebed.lake.etag_pins import ETagPins, replaced, with_pin
 from lakebed.lake.model import ObjectStats, check_metadata, check_path, new_entry, stats_of
-from lakebed.lake.pins import Pins, replaced, with_pin
 from lakebed.lake.purge_marks import PurgeMarks, missing_error
 from lakebed.lake.repeats import Invocation
 from lakebed.lake.uploads import Addresses, Freshness, Stager
@@ -99,7 +99,7 @@ class Copies:
         addresses: Addresses,
         freshness: Freshness,
         stager: Stager,
-        pins: Pins,
+        pins: ETagPins,
         purge_marks: PurgeMarks,
     ) -> None:
         self._pins = pins

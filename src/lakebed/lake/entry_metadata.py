@@ -8,8 +8,8 @@ see these keys: `metadata` of `ObjectStats` and `Difference` has only the user's
 
 The storage's ETag is stored for objects that another client could overwrite (see `links`). It is
 valid for one address only: a copy of the storage elsewhere has other ETags, and no URLs to write
-it. An object linked before its upload is marked as *unverified* instead (see `pins`), again for
-one address.
+it. An object linked before its upload is marked as *unverified* instead (see `etag_pins`), again
+for one address.
 
 A conditional write stores the digest of its request, to detect a repeat, and digests of earlier
 requests (see `repeats`). They are valid for one path and branch, so copies omit them.

@@ -41,7 +41,7 @@ write to the address again. If the storage lets such a write replace the object,
 ETag in the entry, and every read requires it.
 
 *A missing object* is refused in step 2. `LinkSettings` can allow it: then the entry has the size
-and the checksum given by the client and is marked as unverified; see `pins`.
+and the checksum given by the client and is marked as unverified; see `etag_pins`.
 
 A record is removed some time after its link has expired; a `consumed` one not before its object is
 too old to be staged, so that the client can repeat the request until then. An object uploaded and

@@ -28,7 +28,7 @@ _DERIVED_DIGITS: Final = 40
 
 
 class PinKey(NamedTuple):
-    """The key of the record that pins an unverified object; see `pins`."""
+    """The key of the record that pins an unverified object; see `etag_pins`."""
 
     partition: bytes
     """Partition of the store."""
@@ -61,7 +61,7 @@ class ObjectStats:
     reserved: Mapping[str, str] = field(hash=False, default_factory=dict)
     """Metadata reserved for the catalog; see `entry_metadata`."""
     pin: PinKey | None = field(default=None, compare=False)
-    """Set by `pins.with_pin` for unverified objects."""
+    """Set by `etag_pins.with_pin` for unverified objects."""
     seen_at: SeenAt | None = field(default=None, compare=False)
     """Set by `Objects.stat`."""
 

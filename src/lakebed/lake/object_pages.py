@@ -12,8 +12,8 @@ from lakebed.engine.model import Repository
 from lakebed.formats import AddressType, Entry, entries_of
 from lakebed.formats.parquet import one_array
 from lakebed.lake.entry_metadata import RESERVED
+from lakebed.lake.etag_pins import with_pin
 from lakebed.lake.model import ObjectStats, derived_etag, location_of
-from lakebed.lake.pins import with_pin
 
 ItemT = TypeVar("ItemT")
 

@@ -19,9 +19,9 @@ from lakebed.engine.committed import EntryQuery
 from lakebed.engine.engine import Engine
 from lakebed.engine.model import BranchID, RepositoryID
 from lakebed.lake.errors import MissingBytes
+from lakebed.lake.etag_pins import ETagPins, changed, replaced, resized, with_pin
 from lakebed.lake.model import ObjectStats, PresignedURL, check_path
 from lakebed.lake.object_pages import ObjectPage
-from lakebed.lake.pins import Pins, changed, replaced, resized, with_pin
 from lakebed.lake.presign import Presigning
 from lakebed.lake.purge_marks import PurgeMarks, missing_error
 
@@ -47,7 +47,7 @@ class Objects:
         block: BlockStore,
         runtime: Runtime,
         presigning: Presigning,
-        pins: Pins,
+        pins: ETagPins,
         purge_marks: PurgeMarks,
     ) -> None:
         self._purge_marks = purge_marks

@@ -194,8 +194,8 @@ class Tasks:
             except Exception as error:  # noqa: BLE001 - recorded below, and raised if unexpected
                 failures.append(error)
 
-        beat_seconds = self._settings.task_heartbeat_seconds / _HEARTBEATS_PER_TIMEOUT
-        with_heartbeat(self._runtime, do, show_alive, every_seconds=beat_seconds)
+        interval_seconds = self._settings.task_heartbeat_seconds / _HEARTBEATS_PER_TIMEOUT
+        with_heartbeat(self._runtime, do, show_alive, every_seconds=interval_seconds)
         for error in failures:
             _note_error(ended, error)
         ended.updated_us = now_us(self._runtime)

@@ -11,7 +11,7 @@ from typing import Final
 
 from lakebed.base.runtime import Runtime
 from lakebed.engine.errors import TooManyTries
-from lakebed.engine.repositories.claims import installation_id
+from lakebed.engine.repositories.ownership import installation_id
 from lakebed.kv import ABSENT, KeyNotFound, OutcomeUnknown, PredicateFailed, Store, StoreUnavailable
 from lakebed.kv.schema import METADATA_PARTITION
 from lakebed.kv.store import Predicate

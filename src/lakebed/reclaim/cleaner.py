@@ -23,7 +23,7 @@ process begins to wait again. The times in records are not used.
 In each pass, in order:
 
 - finish creations seen as `initial` for two minutes, and deletions in progress (`removal`);
-- remove claims of deleted repositories (`claims`);
+- remove claims of deleted repositories;
 - in the partition of each deleted repository, announce the tokens of its branches, delete the
   branches, then all other keys; its entry in `graveler_deleted` is an announcement too, and is
   removed last;
@@ -63,14 +63,14 @@ from lakebed.engine.model import (
     repository_partition,
 )
 from lakebed.engine.refs.branches import Branches
-from lakebed.engine.repositories.claims import Claimant, Claims
+from lakebed.engine.repositories.ownership import NamespaceClaims, NamespaceOwner
 from lakebed.engine.repositories.removal import (
     DELETING,
     INITIAL,
     Removal,
     RepositoryRecord,
-    claimant_named,
-    claimant_of,
+    owner_named,
+    owner_of,
 )
 from lakebed.kv import (
     CorruptRecord,
@@ -176,7 +176,7 @@ class Cleaner:
         self._store = store
         self._runtime = runtime
         self._grace_seconds = grace_seconds
-        self._claims = Claims(store)
+        self._claims = NamespaceClaims(store)
         self._removal = Removal(store, runtime, self._claims)
         self._branches = Branches(store, runtime)
         self._repositories = Records(store, REPOSITORIES, GRAVELER)
@@ -221,14 +221,14 @@ class Cleaner:
         claims = list(self._claims.list(counts.note_unreadable))
         there = set()
         for record in self._repositories.scan_readable(counts.note_unreadable):
-            there.add(claimant_of(record))
+            there.add(owner_of(record))
             with _attempt(counts):
                 self._end_repository(record, counts)
-        for namespace, claimant in claims:
-            if claimant not in there:
+        for namespace, owner in claims:
+            if owner not in there:
                 with _attempt(counts):
-                    if not self._removal.is_live(claimant):
-                        counts.claims_removed += self._claims.release(namespace, claimant)
+                    if not self._removal.is_live(owner):
+                        counts.claims_removed += self._claims.release(namespace, owner)
 
     def _end_repository(self, record: RepositoryRecord, counts: CleanerCounts) -> None:
         state = record.message.state
@@ -250,25 +250,25 @@ class Cleaner:
     def _clean_repository(
         self, record: Record[pb.DeletedRepository], counts: CleanerCounts
     ) -> None:
-        claimant = claimant_named(record.name)
+        owner = owner_named(record.name)
         waited = self._first_seen.seconds(record.predicate) >= self._grace_seconds
         # A live repository has no entry here; if it had, its keys must stay.
         found = 0
-        if not self._removal.is_live(claimant):
-            found = self._empty_partition(claimant, record.message, counts)
-        partition = repository_partition(claimant.repository, claimant.unique_id)
+        if not self._removal.is_live(owner):
+            found = self._empty_partition(owner, record.message, counts)
+        partition = repository_partition(owner.repository, owner.unique_id)
         if waited and self._retire(self._deleted, record, partition, found):
             counts.repositories_done += 1
         else:
             counts.repositories_waiting += 1
 
     def _empty_partition(
-        self, claimant: Claimant, deleted: pb.DeletedRepository, counts: CleanerCounts
+        self, owner: NamespaceOwner, deleted: pb.DeletedRepository, counts: CleanerCounts
     ) -> int:
         """Delete all keys of a deleted repository; return how many it had."""
         repository = Repository(
-            id=claimant.repository,
-            unique_id=claimant.unique_id,
+            id=owner.repository,
+            unique_id=owner.unique_id,
             namespace=Namespace.parse(deleted.storage_namespace),
             default_branch=BranchID(""),
             created_us=0,

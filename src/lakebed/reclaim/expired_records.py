@@ -3,8 +3,8 @@
 Merges of pull requests whose process died are finished here, too.
 
 The Cleaner deletes these records only with their whole repository. Each record has an expiry time,
-except pins, which end with their objects (see `pins`). So this may run anywhere, at any time, and
-several times at once.
+except pins, which end with their objects (see `etag_pins`). So this may run anywhere, at any time,
+and several times at once.
 """
 
 import logging

@@ -44,7 +44,7 @@ from lakebed.engine.keys import COMMITS, STAGED_PREFIX
 from lakebed.engine.model import MOVED_NAMESPACE, Branch, Repository, RepositoryID, StagingToken
 from lakebed.engine.refs.branches import Branches
 from lakebed.engine.refs.dump import active_record
-from lakebed.engine.repositories.claims import installation_id
+from lakebed.engine.repositories.ownership import installation_id
 from lakebed.engine.staging.cells import all_values, parse_all
 from lakebed.formats import AddressType
 from lakebed.formats.gc_files import (

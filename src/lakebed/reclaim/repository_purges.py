@@ -1,7 +1,8 @@
 """Deletion of the objects left in the storage by a deleted repository, on request.
 
-Deleting a repository leaves its objects, and a record that closes the namespace (`Claims.close`). A
-purge request is written into that record. The background process carries it out:
+Deleting a repository leaves its objects, and a record that closes the namespace
+(`NamespaceClaims.close`). A purge request is written into that record. The background process
+carries it out:
 
     1. wait until the namespace has been closed for `min_age_seconds`: until then nothing is lost,
        and requests from before the deletion have ended

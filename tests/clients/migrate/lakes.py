@@ -5,7 +5,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from lakebed.clients.migrate import lakefs_pb2 as pb
-from lakebed.clients.migrate.sources import SourceBranch, SourceChange, SourceCommit, SourceTag
+from lakebed.clients.migrate.lakefs_source import (
+    SourceBranch,
+    SourceChange,
+    SourceCommit,
+    SourceTag,
+)
 from lakebed.clients.migrate.values import read_entry
 from lakebed.formats import Entry
 from tests.kit.lakefs_tables import table, value

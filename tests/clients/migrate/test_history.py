@@ -17,8 +17,8 @@ from lakebed.clients.migrate import lakefs_pb2 as pb
 from lakebed.clients.migrate.addresses import AddressTranslator
 from lakebed.clients.migrate.errors import DamagedHistory, DamagedTable, NotATarget
 from lakebed.clients.migrate.history import HistoryMigration, MigrationProgress
+from lakebed.clients.migrate.lakefs_source import LakeFSSource, SourceBranch, SourceChange
 from lakebed.clients.migrate.rounds import Plan, RoundReport, run_round
-from lakebed.clients.migrate.sources import LakeFSSource, SourceBranch, SourceChange
 from lakebed.clients.migrate.verify import find_difference
 from lakebed.engine.committed import EntryQuery
 from lakebed.engine.errors import Invalid, Protected, RepositoryNotFound

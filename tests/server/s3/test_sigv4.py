@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from lakebed.server.s3.environ import Environ, query_parameters
 from lakebed.server.s3.errors import ErrorCode, S3Error
 from lakebed.server.s3.sigv4 import CLOCK_SKEW_MAX, verify
-from lakebed.server.s3.sigv4_claim import ALGORITHM, EXPIRES_SECONDS_MAX
+from lakebed.server.s3.sigv4_fields import ALGORITHM, EXPIRES_SECONDS_MAX
 from tests.server.s3.kit import (
     ACCESS_KEY,
     NOW,

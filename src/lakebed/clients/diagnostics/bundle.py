@@ -127,15 +127,15 @@ class _Gathering:
             "storage", lambda: open_block(settings.blockstore.block, runtime=self.runtime)
         )
         if store is not None:
-            self._look_at_records(store)
+            self._gather_records(store)
         if store is not None and block is not None:
             bundle.add("files", lambda: list(self._checked(store, block)))
         if block is not None:
-            self._look_at_storage(block, settings)
+            self._gather_storage(block, settings)
         bundle.add(
             "clocks", lambda: health.clock_facts(settings, self.survey.ahead_us, self.runtime)
         )
-        self._note_what_was_found()
+        self._summarize_findings()
 
     def _open(
         self, name: str, open_it: Callable[[], AbstractContextManager[ResultT]]
@@ -146,7 +146,7 @@ class _Gathering:
             self.bundle.fail(name, f"{type(error).__name__}: {error}")
             return None
 
-    def _look_at_records(self, store: Store) -> None:
+    def _gather_records(self, store: Store) -> None:
         bundle = self.bundle
         bundle.add("database", lambda: health.database_facts(store, self.runtime))
         try:
@@ -158,7 +158,7 @@ class _Gathering:
         bundle.add("stuck", lambda: self.survey.stuck)
         bundle.add("cleaner", self.survey.cleaner_facts)
 
-    def _look_at_storage(self, block: BlockStore, settings: ServerSettings) -> None:
+    def _gather_storage(self, block: BlockStore, settings: ServerSettings) -> None:
         known = self.survey.repositories
         self.bundle.add(
             "storage", lambda: health.storage_facts(block, settings, known, self.runtime)
@@ -178,7 +178,7 @@ class _Gathering:
                 self.bundle.notes.append(f"repository {name}: {len(report.damages)} problems")
             yield asdict(report)
 
-    def _note_what_was_found(self) -> None:
+    def _summarize_findings(self) -> None:
         survey, notes = self.survey, self.bundle.notes
         if survey.damaged_count:
             notes.append(f"{survey.damaged_count} records are damaged, see records.json")

@@ -123,7 +123,7 @@ class Surveyor:
         self._store = store
         self._runtime = runtime
         self._survey = survey
-        self._look: dict[type[Message], Callable[[bytes, Item, Any], None]] = {
+        self._examiners: dict[type[Message], Callable[[bytes, Item, Any], None]] = {
             pb.Repository: self._repository,
             pb.Branch: self._branch,
             pb.StagedEntry: self._staged,
@@ -150,14 +150,14 @@ class Surveyor:
                 except DamagedRecord as error:
                     self._damaged(partition, item, kind, str(error))
                 else:
-                    self._look_at(partition, item, kind, message)
+                    self._examine(partition, item, kind, message)
         survey.complete = True
 
-    def _look_at(self, partition: bytes, item: Item, kind: str, message: Message | None) -> None:
+    def _examine(self, partition: bytes, item: Item, kind: str, message: Message | None) -> None:
         if message is None:
             return
-        if (look := self._look.get(type(message))) is not None:
-            look(partition, item, message)
+        if (examine := self._examiners.get(type(message))) is not None:
+            examine(partition, item, message)
         now = now_us(self._runtime)
         for name, written in _times(message):
             if name in _WRITTEN_NOW:

@@ -28,7 +28,7 @@ def heartbeats(
         on_end: Called, possibly several times, with the reason if the import has ended.
     """
 
-    def beat() -> bool:
+    def send_heartbeat() -> bool:
         try:
             error = server.report(progress()).error
         except ClientError as unheard:
@@ -38,5 +38,5 @@ def heartbeats(
                 on_end(error.message)
         return True
 
-    with heartbeat_thread(beat, every_seconds=HEARTBEAT_SECONDS):
+    with heartbeat_thread(send_heartbeat, every_seconds=HEARTBEAT_SECONDS):
         yield

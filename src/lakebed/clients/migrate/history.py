@@ -23,7 +23,7 @@ import pyarrow as pa
 from lakebed.base.lru import LRU
 from lakebed.base.runtime import Runtime
 from lakebed.clients.migrate.errors import DamagedHistory, DamagedTable
-from lakebed.clients.migrate.sources import LakeFSSource, SourceCommit
+from lakebed.clients.migrate.lakefs_source import LakeFSSource, SourceCommit
 from lakebed.clients.migrate.values import SourceRange, read_entries, read_ranges
 from lakebed.engine.committed import Committed, Interval
 from lakebed.engine.committed.columns import successor

@@ -12,7 +12,12 @@ from lakebed.clients.http.http import Client
 from lakebed.clients.http.paging import list_items
 from lakebed.clients.migrate import lakefs_pb2 as pb
 from lakebed.clients.migrate.errors import SourceRefused
-from lakebed.clients.migrate.sources import SourceBranch, SourceChange, SourceCommit, SourceTag
+from lakebed.clients.migrate.lakefs_source import (
+    SourceBranch,
+    SourceChange,
+    SourceCommit,
+    SourceTag,
+)
 from lakebed.clients.migrate.values import read_messages, read_ranges
 from lakebed.formats import AddressType, Entry
 from lakebed.lake.model import new_entry

@@ -29,7 +29,7 @@ from lakebed.base.runtime import Runtime
 from lakebed.block import InvalidAddress, Namespace
 from lakebed.clients.migrate.errors import NotATarget, UnreadableAddresses
 from lakebed.clients.migrate.history import HistoryMigration, MigrationProgress
-from lakebed.clients.migrate.sources import LakeFSSource, SourceBranch, SourceTag
+from lakebed.clients.migrate.lakefs_source import LakeFSSource, SourceBranch, SourceTag
 from lakebed.engine.engine import Engine
 from lakebed.engine.errors import CommitNotFound, Invalid, RepositoryNotFound
 from lakebed.engine.model import (

@@ -8,7 +8,12 @@ from typing import Any, Final
 
 from lakebed.base.errors import MissingExtraError, quoted
 from lakebed.clients.migrate.errors import DamagedTable, SourceRefused
-from lakebed.clients.migrate.sources import SourceBranch, SourceChange, SourceCommit, SourceTag
+from lakebed.clients.migrate.lakefs_source import (
+    SourceBranch,
+    SourceChange,
+    SourceCommit,
+    SourceTag,
+)
 from lakebed.clients.migrate.values import read_entry
 from lakebed.formats import Entry
 

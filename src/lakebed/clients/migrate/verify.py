@@ -13,7 +13,7 @@ import pyarrow as pa
 from lakebed.base.errors import quoted
 from lakebed.base.runtime import Runtime
 from lakebed.block import Address, Between, BlockError, BlockStore, StorageUnavailable
-from lakebed.clients.migrate.sources import LakeFSSource, SourceCommit
+from lakebed.clients.migrate.lakefs_source import LakeFSSource, SourceCommit
 from lakebed.clients.migrate.values import read_entries, read_ranges
 from lakebed.engine.engine import Engine
 from lakebed.engine.model import CommitID, Repository

@@ -1,7 +1,7 @@
 """Operations that replace the head of a clean branch: merge, revert, cherry-pick, import.
 
-Each ensures a clean branch (`DirtyCheck`; a merge may keep staged changes), builds the new content
-from the head of the checked branch record, and publishes by a swap of this exact record
+Each ensures a clean branch (`UncommittedChanges`; a merge may keep staged changes), builds the new
+content from the head of the checked branch record, and publishes by a swap of this exact record
 (`Committer`). After a concurrent change of the branch, all steps are repeated. The source of a
 merge is a commit chosen at the start.
 """
@@ -15,7 +15,6 @@ from lakebed.base.ids import UniqueID
 from lakebed.base.runtime import Runtime
 from lakebed.engine.commits.build import Builds, MergeBuildRequest
 from lakebed.engine.commits.commit import Committer
-from lakebed.engine.commits.dirty import DirtyCheck
 from lakebed.engine.commits.publish import Publisher
 from lakebed.engine.commits.requests import (
     CommitProposals,
@@ -23,6 +22,7 @@ from lakebed.engine.commits.requests import (
     MergeRequest,
     Replacement,
 )
+from lakebed.engine.commits.uncommitted import UncommittedChanges
 from lakebed.engine.committed import CommittedFor, Strategy
 from lakebed.engine.errors import (
     BranchNotFound,
@@ -70,7 +70,7 @@ class Merger:
         merge_bases: MergeBases,
         publisher: Publisher,
         committer: Committer,
-        dirty: DirtyCheck,
+        uncommitted: UncommittedChanges,
         committed_in: CommittedFor,
         builds: Builds,
         runtime: Runtime,
@@ -84,7 +84,7 @@ class Merger:
         self._branches = branches
         self._commits = commits
         self._merge_bases = merge_bases
-        self._dirty = dirty
+        self._uncommitted = uncommitted
         self._committed_in = committed_in
         self._builds = builds
         self._runtime = runtime
@@ -283,12 +283,12 @@ class Merger:
                     return commit
 
     def _read_head(self, attempt: _Attempt) -> Commit:
-        """Return the head of the branch once it may be replaced; raises as `DirtyCheck`."""
+        """Return the head of the branch once it may be replaced; raises as `UncommittedChanges`."""
         if attempt.tries == self._tries:
             operation = f"the {attempt.proposals.operation} on {attempt.branch.id}"
             raise TooManyTries(operation, self._tries)
         attempt.tries += 1
-        prepare = self._dirty.seal if attempt.keep_staged else self._dirty.require_clean
+        prepare = self._uncommitted.seal if attempt.keep_staged else self._uncommitted.require_clean
         attempt.branch = prepare(attempt.proposals.repository, attempt.branch)
         return self._commits.get(attempt.proposals.repository, attempt.branch.commit_id)
 
@@ -305,7 +305,7 @@ class Merger:
         proposals, branch = attempt.proposals, attempt.branch
         if attempt.keep_staged:
             before = parents[0].metarange_id
-            self._dirty.check_conflicts(proposals.repository, branch, before, metarange_id)
+            self._uncommitted.check_conflicts(proposals.repository, branch, before, metarange_id)
         tokens = () if attempt.keep_staged else branch.sealed_tokens
         proposal = self._committer.propose(
             proposals, branch, tokens, metarange_id, parents, judge=judge, sources=sources

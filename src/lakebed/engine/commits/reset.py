@@ -16,8 +16,8 @@ from typing import Final
 
 from lakebed.base.errors import quoted
 from lakebed.base.runtime import Runtime
-from lakebed.engine.commits.dirty import DirtyCheck
 from lakebed.engine.commits.publish import Publisher
+from lakebed.engine.commits.uncommitted import UncommittedChanges
 from lakebed.engine.errors import BranchNotFound, TooManyTries
 from lakebed.engine.expiry_marks import Marks
 from lakebed.engine.keys import EMPTIED, STAGED_PREFIX
@@ -51,7 +51,7 @@ class Resetter:
         store: Store,
         branches: Branches,
         publisher: Publisher,
-        dirty: DirtyCheck,
+        uncommitted: UncommittedChanges,
         reader: Reader,
         marks: Marks,
         runtime: Runtime,
@@ -61,7 +61,7 @@ class Resetter:
         self._store = store
         self._branches = branches
         self._publisher = publisher
-        self._dirty = dirty
+        self._uncommitted = uncommitted
         self._reader = reader
         self._runtime = runtime
         self._tries = settings.tries_max
@@ -151,7 +151,7 @@ class Resetter:
         is_uncertain = False
         for _ in range(self._tries):
             with applied_before(any_step=is_uncertain):
-                current = self._dirty.require_clean(repository, current)
+                current = self._uncommitted.require_clean(repository, current)
                 before_try(current)
                 self._branches.announce_drop(repository, branch, current.sealed_tokens)
                 try:

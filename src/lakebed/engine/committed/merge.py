@@ -32,7 +32,7 @@ class Strategy(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class _Stretch:
+class _Segment:
     """Ranges to reuse, then ranges whose rows are to be merged."""
 
     settled: list[RangeRef]
@@ -60,9 +60,9 @@ def merge(
 ) -> MetaRangeID:
     """Build and store the merge of three metaranges; raise `MergeConflict` if needed."""
     conflicts: list[pa.Table] = []
-    stretches = _stretches(align([base.refs, source.refs, destination.refs]))
+    segments = _segments(align([base.refs, source.refs, destination.refs]))
     merge_rows = partial(_merge_rows, files, builder.breaks, strategy)
-    for merged in map_ahead(runtime, merge_rows, stretches):
+    for merged in map_ahead(runtime, merge_rows, segments):
         conflicts += merged.conflicts
         if conflicts and strategy is None:
             continue  # nothing will be built, but all conflicts must be found
@@ -78,8 +78,8 @@ def merge(
 def is_long(base: MetaRange, source: MetaRange, destination: MetaRange, *, long_rows: int) -> bool:
     """Whether a merge must read at least `long_rows` rows; reads nothing to find out."""
     rows = 0
-    for stretch in _stretches(align([base.refs, source.refs, destination.refs])):
-        rows += sum(ref.count for side in stretch.group for ref in side)
+    for segment in _segments(align([base.refs, source.refs, destination.refs])):
+        rows += sum(ref.count for side in segment.group for ref in side)
         if rows >= long_rows:
             return True
     return False
@@ -90,26 +90,26 @@ def count_conflicts(
 ) -> int:
     """Return the number of keys changed differently on both sides; builds nothing."""
 
-    def count(stretch: _Stretch) -> int:
+    def count(segment: _Segment) -> int:
         found = 0
-        for before, theirs, ours in side_by_side(files, stretch.group):
+        for before, theirs, ours in side_by_side(files, segment.group):
             found += split_changes(before, theirs, ours)[2].num_rows
         return found
 
-    stretches = _stretches(align([base.refs, source.refs, destination.refs]))
-    return sum(map_ahead(runtime, count, stretches))
+    segments = _segments(align([base.refs, source.refs, destination.refs]))
+    return sum(map_ahead(runtime, count, segments))
 
 
-def _stretches(groups: Iterable[Group]) -> Iterator[_Stretch]:
+def _segments(groups: Iterable[Group]) -> Iterator[_Segment]:
     settled: list[RangeRef] = []
     for group in groups:
         whole = _settle(*group)
         if whole is not None:
             settled += whole
         else:
-            yield _Stretch(settled, group)
+            yield _Segment(settled, group)
             settled = []
-    yield _Stretch(settled, ([], [], []))
+    yield _Segment(settled, ([], [], []))
 
 
 def _settle(
@@ -124,12 +124,12 @@ def _settle(
 
 
 def _merge_rows(
-    files: Files, breaks: Breaks, strategy: Strategy | None, stretch: _Stretch
+    files: Files, breaks: Breaks, strategy: Strategy | None, segment: _Segment
 ) -> _Merged:
     all_rows: list[pa.Table] = []
     all_conflicts: list[pa.Table] = []
     put_keys: list[bytes] | None = []
-    for base, source, destination in side_by_side(files, stretch.group):
+    for base, source, destination in side_by_side(files, segment.group):
         free, contested, conflicts = split_changes(base, source, destination)
         if conflicts.num_rows:
             all_conflicts.append(conflicts)
@@ -138,8 +138,8 @@ def _merge_rows(
         all_rows.append(rows)
         put = edits.few_put_keys
         put_keys = None if put_keys is None or put is None else put_keys + put
-    candidates = _candidates(files, breaks, stretch.group[2], put_keys)
-    return _Merged(stretch.settled, all_rows, all_conflicts, candidates)
+    candidates = _candidates(files, breaks, segment.group[2], put_keys)
+    return _Merged(segment.settled, all_rows, all_conflicts, candidates)
 
 
 def _candidates(

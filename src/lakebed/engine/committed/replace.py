@@ -59,17 +59,17 @@ def replace(
     for left, right in pairwise(intervals):
         if left.overlaps(right) or right.start < left.start:
             raise Invalid(f"the intervals {left} and {right} overlap or are unsorted")
-    for metarange, stretch in _stretches(base, replacement, intervals):
-        for ref in window(metarange, stretch.start, stretch.end):
-            if ref.min_key in stretch and ref.max_key in stretch:
+    for metarange, interval in _divide(base, replacement, intervals):
+        for ref in window(metarange, interval.start, interval.end):
+            if ref.min_key in interval and ref.max_key in interval:
                 builder.add_range(ref)
-            elif stretch.end is None or ref.min_key < stretch.end:
-                rows = files.range(ref.range_id).between(stretch.start, stretch.end)
+            elif interval.end is None or ref.min_key < interval.end:
+                rows = files.range(ref.range_id).between(interval.start, interval.end)
                 builder.add_rows(rows)
     return builder.finish()
 
 
-def _stretches(
+def _divide(
     base: MetaRange, replacement: MetaRange, intervals: Sequence[Interval]
 ) -> Iterator[tuple[MetaRange, Interval]]:
     """Yield intervals that cover all keys in order, each with its metarange."""

@@ -46,12 +46,12 @@ class Frontier:
 
     def add(self, commit_id: CommitID, marks: int = 0) -> Commit:
         """Add a commit, or marks to a pending commit; return it, or raise `CommitNotFound`."""
-        held = self._waiting.get(commit_id)
-        if held is None:
+        waiting = self._waiting.get(commit_id)
+        if waiting is None:
             commit, before = self._commits.get(self._repository, commit_id), 0
             heapq.heappush(self._heap, rank(commit))
         else:
-            commit, before = held
+            commit, before = waiting
         self._waiting[commit_id] = commit, before | marks
         return commit
 
@@ -150,9 +150,9 @@ class MergeBases:
         """
         older = head
         for _ in range(_LOOK_BACK):
-            held = self._remembered.pop((repository.partition, older.id))
-            if held is not None:
-                return held
+            remembered = self._remembered.pop((repository.partition, older.id))
+            if remembered is not None:
+                return remembered
             if not older.parents or older.generation <= source.generation:
                 break
             older = self._commits.get(repository, older.parents[0])

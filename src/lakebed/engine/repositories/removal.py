@@ -1,6 +1,6 @@
 """Removal of repositories: in steps that any process may take, and repeat, from any step on.
 
-    0. its namespaces are noted as closed   no client stages the objects left (`Claims.close`)
+    0. its namespaces are noted as closed   no client stages the objects left (`ownership`)
     1. its record becomes `deleting`        the removal is certain from now on
     2. an entry in `graveler_deleted`       so that its partition can be found later
     3. its record is removed                the name is free
@@ -36,7 +36,7 @@ from lakebed.engine import records_pb2 as pb
 from lakebed.engine.errors import TooManyTries
 from lakebed.engine.keys import DELETED, DELETED_PARTITION, GRAVELER, REPOSITORIES
 from lakebed.engine.model import RepositoryID
-from lakebed.engine.repositories.claims import Claimant, Claims
+from lakebed.engine.repositories.ownership import NamespaceClaims, NamespaceOwner
 from lakebed.kv import ABSENT, OutcomeUnknown, PredicateFailed, Store, StoreUnavailable
 from lakebed.kv.records import Record, Records
 
@@ -57,7 +57,7 @@ RepositoryRecord = Record[pb.Repository]
 class Removal:
     """Removes repositories and unfinished creations."""
 
-    def __init__(self, store: Store, runtime: Runtime, claims: Claims) -> None:
+    def __init__(self, store: Store, runtime: Runtime, claims: NamespaceClaims) -> None:
         self._runtime = runtime
         self._claims = claims
         self._records = Records(store, REPOSITORIES, GRAVELER)
@@ -77,10 +77,10 @@ class Removal:
                 self.end(record)
         raise TooManyTries(f"the search for repository {repository}", _TRIES)
 
-    def is_live(self, claimant: Claimant) -> bool:
+    def is_live(self, owner: NamespaceOwner) -> bool:
         """Whether a repository exists or is being created; finishes removals first."""
-        record = self.find_current(claimant.repository)
-        return record is not None and record.message.unique_id == claimant.unique_id
+        record = self.find_current(owner.repository)
+        return record is not None and record.message.unique_id == owner.unique_id
 
     def end(self, record: RepositoryRecord) -> None:
         """Remove the repository, or the creation, of a record.
@@ -104,7 +104,7 @@ class Removal:
         self._remove(record)
         with suppress(OutcomeUnknown):  # a dead claim excludes no repository
             namespace = Namespace.parse(record.message.storage_namespace)
-            self._claims.release(namespace, claimant_of(record))
+            self._claims.release(namespace, owner_of(record))
 
     def _must_end(self, record: RepositoryRecord) -> bool:
         message = record.message
@@ -133,19 +133,19 @@ class Removal:
         owner object there still has the repository's unique id. An object staged from there
         meanwhile would be lost.
         """
-        message, claimant = record.message, claimant_of(record)
+        message, owner = record.message, owner_of(record)
         places = [message.storage_namespace]
         if message.HasField("adopted_namespace"):
             places.append(message.adopted_namespace.storage_namespace)
         for place in places:
-            self._claims.close(Namespace.parse(place), claimant, now_us(self._runtime))
+            self._claims.close(Namespace.parse(place), owner, now_us(self._runtime))
 
     def _note(self, record: RepositoryRecord) -> None:
         """Step 2."""
         message = pb.DeletedRepository(
             storage_namespace=record.message.storage_namespace, deleted_us=now_us(self._runtime)
         )
-        name = deleted_name(claimant_of(record))
+        name = deleted_name(owner_of(record))
         for _ in range(_TRIES):
             try:
                 self._deleted.set_if(name, message, ABSENT)
@@ -175,17 +175,17 @@ class Removal:
         return found
 
 
-def claimant_of(record: RepositoryRecord) -> Claimant:
+def owner_of(record: RepositoryRecord) -> NamespaceOwner:
     """Return the creation of a repository that a record is about."""
-    return Claimant(RepositoryID(record.name.decode()), UniqueID(record.message.unique_id))
+    return NamespaceOwner(RepositoryID(record.name.decode()), UniqueID(record.message.unique_id))
 
 
-def deleted_name(claimant: Claimant) -> bytes:
+def deleted_name(owner: NamespaceOwner) -> bytes:
     """Return the name of the entry of a deleted repository."""
-    return f"{claimant.repository}/{claimant.unique_id}".encode()
+    return f"{owner.repository}/{owner.unique_id}".encode()
 
 
-def claimant_named(name: bytes) -> Claimant:
+def owner_named(name: bytes) -> NamespaceOwner:
     """Return the creation whose entry has this name; the inverse of `deleted_name`."""
     repository, _, unique_id = name.decode().partition("/")
-    return Claimant(RepositoryID(repository), UniqueID(unique_id))
+    return NamespaceOwner(RepositoryID(repository), UniqueID(unique_id))

@@ -9,8 +9,8 @@ no data of a repository ever shows up in a later one of the same name.
 **Creating**
 
     1. the record, `initial`, only if absent            the name is taken
-    2. the claim on the namespace (`claims`)            the namespace is taken
-    3. the owner object in the namespace (`owner`)      other installations see the owner
+    2. the claim on the namespace (`ownership`)         the namespace is taken
+    3. the owner object in the namespace (`ownership`)  other installations see the owner
     4. the first commit, then the default branch        not for a bare repository
     5. the record, `active`, only over that of step 1   the repository exists
 
@@ -72,8 +72,8 @@ from lakebed.engine.names import check_branch_name, check_repository_name
 from lakebed.engine.refs.branches import Branches
 from lakebed.engine.refs.commits import Commits
 from lakebed.engine.refs.shared_reads import SharedReads
-from lakebed.engine.repositories.claims import Claimant, Claims, Owners
-from lakebed.engine.repositories.removal import ACTIVE, DELETING, INITIAL, Removal, claimant_of
+from lakebed.engine.repositories.ownership import NamespaceClaims, NamespaceOwner, OwnerObjects
+from lakebed.engine.repositories.removal import ACTIVE, DELETING, INITIAL, Removal, owner_of
 from lakebed.kv import (
     ABSENT,
     Item,
@@ -133,9 +133,9 @@ class Repositories:
         self._commits = commits
         self._committed_in = committed_in
         self._records = Records(store, REPOSITORIES, GRAVELER)
-        self._claims = Claims(store)
+        self._claims = NamespaceClaims(store)
         self._removal = Removal(store, runtime, self._claims)
-        self._owners = Owners(store, block, runtime)
+        self._owner_objects = OwnerObjects(store, block, runtime)
         self._reads: SharedReads[RepositoryID, Repository] = SharedReads(runtime, self._read)
         self._known: LRU[RepositoryID, _Known] = LRU(runtime, cost_max=_KNOWN_MAX)
 
@@ -208,24 +208,24 @@ class Repositories:
 
         Of deleted repositories, only one with objects left at the address counts.
         """
-        claimants, closed = self._claims.owners_of(address)
-        keeper = next((each.repository for each in claimants if self._removal.is_live(each)), None)
-        if keeper is None and closed is None and claimants:
+        owners, closed = self._claims.owners_of(address)
+        live = next((each.repository for each in owners if self._removal.is_live(each)), None)
+        if live is None and closed is None and owners:
             # The namespace of a repository deleted meanwhile was closed before that.
             _, closed = self._claims.owners_of(address)
-        return keeper, None if closed is None else closed.repository
+        return live, None if closed is None else closed.repository
 
     def overlapping_owner(self, namespace: Namespace) -> RepositoryID | None:
         """Return a live repository with a namespace equal to, above or below this one, or None."""
-        for claimant in self._claims.overlapping(namespace):
-            if self._removal.is_live(claimant):
-                return claimant.repository
+        for owner in self._claims.overlapping(namespace):
+            if self._removal.is_live(owner):
+                return owner.repository
         return None
 
     def former_owner(self, namespace: Namespace) -> RepositoryID | None:
         """Return a deleted repository that left objects in, above or below a namespace, or None."""
-        claimant = self._claims.closed_overlapping(namespace)
-        return None if claimant is None else claimant.repository
+        owner = self._claims.closed_overlapping(namespace)
+        return None if owner is None else owner.repository
 
     def create(
         self,
@@ -311,9 +311,9 @@ class Repositories:
         created = _repository(record)
         try:
             self._claims.take(
-                created.namespace, claimant_of(record), partial(self._retains, claimant_of(record))
+                created.namespace, owner_of(record), partial(self._retains, owner_of(record))
             )
-            self._owners.take(created.namespace, claimant_of(record), self._removal.is_live)
+            self._owner_objects.take(created.namespace, owner_of(record), self._removal.is_live)
             populate(created)
             return self._activate(record)
         except StoreUnavailable:
@@ -322,8 +322,8 @@ class Repositories:
             self._undo(record)
             raise
 
-    def _retains(self, ours: Claimant, other: Claimant) -> bool:
-        """Return whether another claimant retains the namespace that we claim.
+    def _retains(self, ours: NamespaceOwner, other: NamespaceOwner) -> bool:
+        """Return whether another creation retains the namespace that this one claims.
 
         Two creations that see each other would both give up. So the creation with the smaller
         unique id waits for the other, which gives up, or had scanned before our claim was written.
@@ -389,8 +389,8 @@ class Repositories:
             self._removal.end(record)
         # If the record was removed before we claimed, the claim is dead: release it.
         with suppress(LakebedError):
-            if not self._removal.is_live(claimant_of(record)):
-                self._claims.release(_repository(record).namespace, claimant_of(record))
+            if not self._removal.is_live(owner_of(record)):
+                self._claims.release(_repository(record).namespace, owner_of(record))
 
     def set_metadata(
         self, repository: RepositoryID, *, put: Mapping[str, str], remove: Collection[str] = ()
@@ -444,7 +444,7 @@ class Repositories:
                 call.
         """
         record = self._find_active(repository)
-        claimant, before = claimant_of(record), _adopted(record.message)
+        owner, before = owner_of(record), _adopted(record.message)
         if before is not None and before.namespace != namespace:
             raise Invalid(f"repository {repository} has already adopted {before.namespace}")
         own = Namespace.parse(record.message.storage_namespace)
@@ -456,19 +456,19 @@ class Repositories:
         self._claims.check_size(namespace)
         # A refusal of `take` leaves the claim, because another adoption may rely on it.
         for other in self._claims.overlapping(namespace):
-            if other != claimant and self._removal.is_live(other):
+            if other != owner and self._removal.is_live(other):
                 raise NamespaceTaken(
                     f"repository {repository} cannot adopt the objects in {namespace}: repository"
                     f" {other.repository} keeps its data there, above or below"
                 )
-        self._claims.take(namespace, claimant, self._removal.is_live)
-        self._owners.take(namespace, claimant, self._removal.is_live)
+        self._claims.take(namespace, owner, self._removal.is_live)
+        self._owner_objects.take(namespace, owner, self._removal.is_live)
         adopted = pb.AdoptedNamespace(
             storage_namespace=str(namespace), adopted_us=now_us(self._runtime)
         )
 
         def change(message: pb.Repository) -> None:
-            if message.unique_id != claimant.unique_id:
+            if message.unique_id != owner.unique_id:
                 raise RepositoryNotFound(repository)
             if not message.HasField("adopted_namespace"):
                 message.adopted_namespace.CopyFrom(adopted)

@@ -52,7 +52,7 @@ from lakebed.kv import (
 )
 
 _TRIES: Final = 8
-_STRETCHES_MAX: Final = 64
+_KEY_RANGES_MAX: Final = 64
 _LIFE_US: Final = 600_000_000
 
 
@@ -71,7 +71,7 @@ class KeyRange:
 class EmptyRunSearch:
     """A range that a listing has recorded as sought, and reads from now on."""
 
-    stretch: KeyRange
+    key_range: KeyRange
     note: pb.Emptied
     version: Version
 
@@ -94,9 +94,9 @@ class EmptyRunNotes:
         self._now_us = now_us
 
     def stretches(self) -> list[KeyRange]:
-        return [_stretch(each) for each in self._counting(self._find())]
+        return [_key_range(each) for each in self._counting(self._find())]
 
-    def seek(self, stretch: KeyRange) -> EmptyRunSearch | None:
+    def seek(self, key_range: KeyRange) -> EmptyRunSearch | None:
         """Record that a range is being read, or return None if this did not certainly succeed.
 
         Only keys read from the store after this call may be passed to `found`.
@@ -106,11 +106,11 @@ class EmptyRunNotes:
             sealed_tokens=self._sealed,
             metarange_id=self._metarange_id,
             stretches=self._counting(before),
-            sought=_message(stretch),
+            sought=_message(key_range),
         )
         predicate: Predicate = ABSENT if before is None else before.predicate
         try:
-            return EmptyRunSearch(stretch, note, self._set_if(note, predicate))
+            return EmptyRunSearch(key_range, note, self._set_if(note, predicate))
         except (PredicateFailed, OutcomeUnknown):
             return None
 
@@ -119,7 +119,7 @@ class EmptyRunNotes:
 
         Writers know only of the sought range, so empty keys beyond are not recorded.
         """
-        sought = search.stretch
+        sought = search.key_range
         if sought.end is not None and (end is None or end > sought.end):
             end = sought.end
         note = pb.Emptied()
@@ -128,7 +128,7 @@ class EmptyRunNotes:
         found = _message(KeyRange(sought.start, end))
         found.found_us = self._now_us
         note.stretches.append(found)
-        del note.stretches[:-_STRETCHES_MAX]
+        del note.stretches[:-_KEY_RANGES_MAX]
         try:
             self._set_if(note, search.version)
         except (PredicateFailed, OutcomeUnknown):
@@ -190,26 +190,26 @@ def _without(note: pb.Emptied, keys: list[bytes]) -> pb.Emptied:
     """
     left = pb.Emptied(sealed_tokens=note.sealed_tokens, metarange_id=note.metarange_id)
     for each in note.stretches:
-        end = _first_in(_stretch(each), keys)
+        end = _first_in(_key_range(each), keys)
         if end is None:
             left.stretches.append(each)
         elif each.start < end:
             left.stretches.add(start=each.start, end=end, found_us=each.found_us)
-    if note.HasField("sought") and _first_in(_stretch(note.sought), keys) is None:
+    if note.HasField("sought") and _first_in(_key_range(note.sought), keys) is None:
         left.sought.CopyFrom(note.sought)
     return left
 
 
-def _first_in(stretch: KeyRange, keys: list[bytes]) -> bytes | None:
-    return next((key for key in keys if key in stretch), None)
+def _first_in(key_range: KeyRange, keys: list[bytes]) -> bytes | None:
+    return next((key for key in keys if key in key_range), None)
 
 
-def _stretch(message: pb.Stretch) -> KeyRange:
+def _key_range(message: pb.Stretch) -> KeyRange:
     return KeyRange(message.start, message.end or None)
 
 
-def _message(stretch: KeyRange) -> pb.Stretch:
-    return pb.Stretch(start=stretch.start, end=stretch.end or b"")
+def _message(key_range: KeyRange) -> pb.Stretch:
+    return pb.Stretch(start=key_range.start, end=key_range.end or b"")
 
 
 def _parse(found: Item | None) -> pb.Emptied | None:

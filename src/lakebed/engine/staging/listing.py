@@ -106,21 +106,21 @@ class _StagedWindows:
         # follow.
         self._first_size = _FIRST_WINDOW if query.delimiter else query.amount + 1
         self._size = self._first_size
-        self._held: _Staged | None = None
+        self._window: _Staged | None = None
 
     def take(self, start: bytes) -> _Staged:
         """Return changes from a key on, never below the key of the previous call.
 
         No change is read twice. Consecutive windows grow; after a jump they are small again.
         """
-        held = self._held
-        if held is None:
-            held = self._held = self._read(start)
-        elif held.end is not None and start >= held.end:
+        window = self._window
+        if window is None:
+            window = self._window = self._read(start)
+        elif window.end is not None and start >= window.end:
             grown = min(self._size * 4, _LARGEST_WINDOW)
-            self._size = grown if start == held.end else self._first_size
-            held = self._held = self._read(start)
-        return held.between(start, held.end)
+            self._size = grown if start == window.end else self._first_size
+            window = self._window = self._read(start)
+        return window.between(start, window.end)
 
     def is_empty_from(self, start: bytes) -> bool:
         found = self.take(start)
@@ -128,7 +128,7 @@ class _StagedWindows:
 
     def forget(self) -> None:
         """Read already seen changes from the store again."""
-        self._held = None
+        self._window = None
 
     def _read(self, start: bytes) -> _Staged:
         self._cells.passed_over.clear()
@@ -157,9 +157,9 @@ class _EmptyRuns:
         if self._known is None:
             # Only after an empty window: most listings never need the notes.
             self._known = self._notes.stretches()
-        for stretch in self._known:
-            if place in stretch:
-                return stretch.end
+        for key_range in self._known:
+            if place in key_range:
+                return key_range.end
         return place
 
     def add(self, hidden: list[bytes], place: bytes) -> bool:
@@ -167,9 +167,9 @@ class _EmptyRuns:
         self._begin = hidden[0] if self._begin is None else self._begin
         self._hidden += len(hidden)
         self._seen_to = place
-        goes_on = self._search is not None and place not in self._search.stretch
+        goes_on = self._search is not None and place not in self._search.key_range
         if self._search is not None and goes_on:
-            self._note(self._search.stretch.end)
+            self._note(self._search.key_range.end)
         if self._search is not None or (self._hidden < self._noted_min and not goes_on):
             return False
         self._search = self._notes.seek(KeyRange(place, self._bound(place)))
@@ -198,7 +198,7 @@ class _EmptyRuns:
 
     def _note(self, end: bytes | None) -> None:
         search, self._search = self._search, None
-        if search is not None and (end is None or end > search.stretch.start):
+        if search is not None and (end is None or end > search.key_range.start):
             self._notes.found(search, end)
 
 

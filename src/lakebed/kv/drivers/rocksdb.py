@@ -195,7 +195,7 @@ class RocksDBStore(Store):
     ) -> bool:
         """Apply a change if a condition holds; return whether it held, after the sync."""
         with self._writing:
-            if held := holds():
+            if is_met := holds():
                 self._written += 1
                 # Before the change, so that readers of the change wait for its sync.
                 self._unsynced |= dict.fromkeys(names, self._written)
@@ -203,7 +203,7 @@ class RocksDBStore(Store):
                     apply()
         # A state that made the condition fail must be on disk, too, before the call returns.
         self._wait_for(*names)
-        return held
+        return is_met
 
     def _wait_for(self, *names: bytes) -> None:
         """Return when the writes of these rows are on disk."""

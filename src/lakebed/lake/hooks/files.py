@@ -21,6 +21,7 @@ from lakebed.engine.errors import EntryNotFound
 from lakebed.engine.model import Repository
 from lakebed.formats import Entry, MetaRangeID
 from lakebed.lake.catalog import Catalog
+from lakebed.lake.etag_pins import with_pin
 from lakebed.lake.hooks.conditions import InvalidCondition, evaluate
 from lakebed.lake.hooks.errors import InvalidAction
 from lakebed.lake.hooks.events import EventType
@@ -33,7 +34,6 @@ from lakebed.lake.hooks.properties import (
     read_timeout,
 )
 from lakebed.lake.hooks.yaml_reader import InvalidYaml, Node, Scalar, plain, read_yaml
-from lakebed.lake.pins import with_pin
 
 FOLDER: Final = "_lakefs_actions/"
 """Prefix of action files: all objects directly below it, whatever their suffix."""

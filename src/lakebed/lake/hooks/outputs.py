@@ -27,7 +27,7 @@ class HookOutput:
         self._secrets: list[bytes] = []
         self._pattern: re.Pattern[bytes] | None = None
         self._shown = bytearray()
-        self._held = b""
+        self._pending = b""
         self._is_cut = False
 
     def hide(self, secret: str) -> None:
@@ -55,9 +55,9 @@ class HookOutput:
         with self._lock:
             if self._is_cut:
                 return
-            whole = self._held + added
+            whole = self._pending + added
             end = self._certain(whole)
-            self._held = whole[end:]
+            self._pending = whole[end:]
             self._show(self._mask(whole[:end]))
 
     def print(self, line: str) -> None:
@@ -66,8 +66,8 @@ class HookOutput:
     def flush(self) -> None:
         """Write out the buffered end; call this after the last write."""
         with self._lock:
-            held, self._held = self._held, b""
-            self._show(self._mask(held))
+            pending, self._pending = self._pending, b""
+            self._show(self._mask(pending))
 
     def content(self) -> bytes:
         """Return the output so far, masked: at most the limit and the note."""

@@ -139,7 +139,7 @@ class Runner:
             )
             failures.extend(failure for each in found for failure in each)
 
-        def beat() -> bool:
+        def send_heartbeat() -> bool:
             is_ours = leased.heartbeat()
             if not is_ours:
                 lost.set()
@@ -158,7 +158,7 @@ class Runner:
         with_heartbeat(
             self._runtime,
             work,
-            beat,
+            send_heartbeat,
             every_seconds=self._heartbeat_seconds,
             beside=[stream] if self._stores_early else [],
         )

@@ -143,7 +143,7 @@ class Imports:
                 )
         opened = self._engine.readings.to_write(repository_id, branch)
         repository = opened.repository
-        self._engine.dirty.require_clean(repository, opened.branch)
+        self._engine.uncommitted.require_clean(repository, opened.branch)
         check_places(self._engine, ordered)
         begun = pb.Import(
             branch=branch,

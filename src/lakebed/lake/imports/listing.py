@@ -43,21 +43,21 @@ def list_in_order(
 ) -> Iterator[pa.RecordBatch]:
     """Yield the objects after an address; columns and order as of `BlockStore.list_objects`."""
 
-    def list_some(stretch: AddressRange) -> _Listed:
-        return _list_some(block, namespace, stretch)
+    def list_some(interval: AddressRange) -> _Listed:
+        return _list_some(block, namespace, interval)
 
     folders = block.list_folders(namespace)
     together = 1
     start: Address | None = after
     while True:
-        stretches: list[AddressRange] = []
-        while len(stretches) < _AT_ONCE and (end := _end_of(namespace, folders, together, start)):
-            stretches.append(AddressRange(start, str(end)))
+        intervals: list[AddressRange] = []
+        while len(intervals) < _AT_ONCE and (end := _end_of(namespace, folders, together, start)):
+            intervals.append(AddressRange(start, str(end)))
             start = end
-        if not stretches:
+        if not intervals:
             yield from list_range(block, namespace, AddressRange(start, None))
             return
-        listed = runtime.map_parallel(list_some, stretches, limit=_AT_ONCE)
+        listed = runtime.map_parallel(list_some, intervals, limit=_AT_ONCE)
         if sum(each.rows for each in listed) < _ROWS_MIN * len(listed):
             together = min(4 * together, _FOLDERS_MAX)
         for each in listed:
@@ -77,13 +77,13 @@ def _end_of(
     return None
 
 
-def _list_some(block: BlockStore, namespace: Namespace, stretch: AddressRange) -> _Listed:
+def _list_some(block: BlockStore, namespace: Namespace, interval: AddressRange) -> _Listed:
     batches: list[pa.RecordBatch] = []
     rows = 0
-    for batch in list_range(block, namespace, stretch):
+    for batch in list_range(block, namespace, interval):
         batches.append(batch)
         rows += batch.num_rows
         if rows >= _ROWS_MAX:
             last = Address.parse(batch.column("address")[-1].as_py())
-            return _Listed(batches, replace(stretch, after=last))
+            return _Listed(batches, replace(interval, after=last))
     return _Listed(batches, None)

@@ -81,7 +81,7 @@ class PullRequest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outlook:
+class Mergeability:
     """The expected result of a merge; of a merged pull request, its heads at the merge."""
 
     source_commit_id: CommitID | None
@@ -91,7 +91,7 @@ class Outlook:
     """Whether a merge would succeed, or None if the pull request is not open."""
     conflicts: int | None = None
     """Number of conflicting objects, or None if there is nothing to merge."""
-    hindrance: str = ""
+    reason: str = ""
     """Reason why an open pull request cannot be merged."""
 
 

@@ -23,7 +23,7 @@ from lakebed.lake.keys import PULLS, copy_of
 from lakebed.lake.pulls.merging import NotBegun, PullMerger
 from lakebed.lake.pulls.model import (
     IN_PROGRESS,
-    Outlook,
+    Mergeability,
     PullID,
     PullRequest,
     PullStatus,
@@ -34,7 +34,7 @@ from lakebed.lake.pulls.model import (
 from lakebed.lake.settings import CatalogSettings
 
 _TRIES: Final = 10
-_OUTLOOKS_KEPT: Final = 1000
+_CONFLICT_COUNTS_CACHED: Final = 1000
 
 _STATES: Final = {PullStatus.OPEN: pb.PULL_STATE_OPEN, PullStatus.CLOSED: pb.PULL_STATE_CLOSED}
 
@@ -54,7 +54,7 @@ class Pulls:
         self._runtime = runtime
         self._merger = PullMerger(engine, store, runtime, settings)
         # Keyed by the metaranges compared, which are immutable; clients poll.
-        self._conflicts: LRU[tuple[str, ...], int] = LRU(runtime, cost_max=_OUTLOOKS_KEPT)
+        self._conflicts: LRU[tuple[str, ...], int] = LRU(runtime, cost_max=_CONFLICT_COUNTS_CACHED)
 
     @traced("catalog.create_pull")
     def create(
@@ -241,7 +241,7 @@ class Pulls:
             branch = self._engine.branches.get(
                 self._engine.repositories.get(repository_id), pull.source_branch
             )
-            if branch.commit_id != self.outlook(repository_id, pull).source_commit_id:
+            if branch.commit_id != self.mergeability(repository_id, pull).source_commit_id:
                 return f"branch {branch.id} has unmerged commits"
             staged = self._engine.reader.list_changes(
                 repository_id, branch.id, EntryQuery(amount=1)
@@ -258,17 +258,17 @@ class Pulls:
     # Expected results of merges
 
     @traced("catalog.pull_outlook")
-    def outlook(self, repository_id: RepositoryID, pull: PullRequest) -> Outlook:
+    def mergeability(self, repository_id: RepositoryID, pull: PullRequest) -> Mergeability:
         """Return the expected result of a merge; of a merged pull request, its heads."""
         repository = self._engine.repositories.get(repository_id)
         if pull.merged_commit_id is not None:
             merged = self._engine.commits.get(repository, pull.merged_commit_id)
-            return Outlook(
+            return Mergeability(
                 source_commit_id=merged.parents[1], destination_commit_id=merged.parents[0]
             )
         source = self._head(repository, pull.source_branch)
         destination = self._head(repository, pull.destination_branch)
-        heads = Outlook(
+        heads = Mergeability(
             source_commit_id=None if source is None else source.id,
             destination_commit_id=None if destination is None else destination.id,
         )
@@ -276,22 +276,22 @@ class Pulls:
             return heads
         for branch, head in ((pull.source_branch, source), (pull.destination_branch, destination)):
             if head is None:
-                return _hindered(heads, f"branch {branch} was deleted")
+                return _mergeability(heads, f"branch {branch} was deleted")
         assert source is not None
         assert destination is not None
         return self._compare(repository, heads, source, destination)
 
     def _compare(
-        self, repository: Repository, heads: Outlook, source: Commit, destination: Commit
-    ) -> Outlook:
+        self, repository: Repository, heads: Mergeability, source: Commit, destination: Commit
+    ) -> Mergeability:
         base = self._engine.merge_bases.find(repository, source.id, destination.id)
         if base is None:
-            return _hindered(heads, "the branches have no common ancestor")
+            return _mergeability(heads, "the branches have no common ancestor")
         if base.id == source.id or (base.metarange_id == source.metarange_id and not base.is_first):
-            return _hindered(heads, "nothing to merge: source is up to date with destination")
+            return _mergeability(heads, "nothing to merge: source is up to date with destination")
         conflicts = self._count_conflicts(repository, base, source, destination)
         objects = "1 conflicting object" if conflicts == 1 else f"{conflicts} conflicting objects"
-        return _hindered(heads, objects if conflicts else "", conflicts)
+        return _mergeability(heads, objects if conflicts else "", conflicts)
 
     def _count_conflicts(
         self, repository: Repository, base: Commit, source: Commit, destination: Commit
@@ -321,12 +321,12 @@ class Pulls:
         return Records(self._store, PULLS, repository.partition)
 
 
-def _hindered(heads: Outlook, hindrance: str, conflicts: int | None = None) -> Outlook:
-    """Return the outlook for two heads; mergeable if `hindrance` is empty."""
-    return Outlook(
+def _mergeability(heads: Mergeability, reason: str, conflicts: int | None = None) -> Mergeability:
+    """Return the mergeability of two heads: mergeable if `reason` is empty."""
+    return Mergeability(
         source_commit_id=heads.source_commit_id,
         destination_commit_id=heads.destination_commit_id,
-        mergeable=not hindrance,
+        mergeable=not reason,
         conflicts=conflicts,
-        hindrance=hindrance,
+        reason=reason,
     )

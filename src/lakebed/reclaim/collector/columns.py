@@ -54,7 +54,7 @@ def judge(
     observed: pa.Table,
     *,
     committed: pa.Table,
-    held: pa.Table,
+    uncommitted: pa.Table,
     found: pa.Table,
     times: ObservationTimes,
 ) -> pa.Table:
@@ -66,7 +66,7 @@ def judge(
     paths = observed.column("path")
     conditions = {
         Verdict.COMMITTED: pc.is_in(paths, value_set=committed.column("path")),
-        Verdict.HELD: pc.is_in(paths, value_set=held.column("path")),
+        Verdict.HELD: pc.is_in(paths, value_set=uncommitted.column("path")),
         Verdict.YOUNG: pc.greater_equal(observed.column("born_us"), times.cutoff_us),
     }
     verdict = pa.repeat(Verdict.CANDIDATE.value, observed.num_rows)

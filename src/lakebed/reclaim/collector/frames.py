@@ -38,7 +38,7 @@ JUDGED: Final = StructType(
 
 _COMMIT_REFERENCED: Final = [verdict.value for verdict in COMMIT_REFERENCED]
 
-_FACTS: Final = ("size", "born_us", "made_us", "committed", "held", "found_us")
+_FACTS: Final = ("size", "born_us", "made_us", "committed", "uncommitted", "found_us")
 
 
 def unknown(found: DataFrame, known: DataFrame, key: str) -> DataFrame:
@@ -62,7 +62,7 @@ def judge(
     observed: DataFrame,
     *,
     committed: DataFrame,
-    held: DataFrame,
+    uncommitted: DataFrame,
     saved: DataFrame,
     times: ObservationTimes,
 ) -> DataFrame:
@@ -75,7 +75,7 @@ def judge(
     together = (
         _facts(observed, size=f.col("size"), born_us=f.col("born_us"), made_us=f.col("made_us"))
         .unionByName(_facts(committed, committed=f.lit(1)))
-        .unionByName(_facts(held, held=f.lit(1)))
+        .unionByName(_facts(uncommitted, uncommitted=f.lit(1)))
         .unionByName(_facts(found, found_us=f.col("found_us")))
     )
     grouped = together.groupBy("path").agg(*(f.max(name).alias(name) for name in _FACTS))
@@ -84,7 +84,7 @@ def judge(
     verdict = (
         f.when(~is_seen, Verdict.UNSEEN.value)
         .when(f.col("committed").isNotNull(), Verdict.COMMITTED.value)
-        .when(f.col("held").isNotNull(), Verdict.HELD.value)
+        .when(f.col("uncommitted").isNotNull(), Verdict.HELD.value)
         .when(f.col("born_us") >= times.cutoff_us, Verdict.YOUNG.value)
         .otherwise(Verdict.CANDIDATE.value)
     )

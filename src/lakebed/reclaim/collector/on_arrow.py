@@ -110,9 +110,9 @@ class ArrowExecutor:
         commits = (_sorted(reader.prepared(each, GCFileKind.COMMITS)) for each in (one, other))
         with tempfile.TemporaryDirectory(prefix="lakebed-gc-") as folder:
             mine, others = (self._tables(Path(folder) / each) for each in ("one", "other"))
-            reader.read_held(one, mine.held)
-            reader.read_held(other, others.held)
-            parts = buckets_of(mine.held, others.held)
+            reader.read_uncommitted(one, mine.uncommitted)
+            reader.read_uncommitted(other, others.uncommitted)
+            parts = buckets_of(mine.uncommitted, others.uncommitted)
             return _are_equal(commits) and all(_are_equal(map(_sorted, part)) for part in parts)
 
     def _tables(self, folder: Path) -> "_Tables":
@@ -145,7 +145,7 @@ class _Reader:
         """Return the rows of one kind written by a run."""
         return read_results(self.storage, run_id, kind)(_naming(of_kind(files, kind)))
 
-    def read_held(self, manifest: GCManifest, to: PartitionedTable) -> None:
+    def read_uncommitted(self, manifest: GCManifest, to: PartitionedTable) -> None:
         """Add the paths referenced by staging, links and open uploads to a table."""
         files = manifest.of_kind(GCFileKind.UPLOADS) + manifest.of_kind(GCFileKind.STAGED)
         self.map(read_prepared_paths(self.storage, manifest.run.run_id), _naming(files), to)
@@ -186,7 +186,7 @@ class _Tables:
 
         self.observed = table("looked", STORED_SCHEMA)
         self.committed = table("committed", columns.PATHS_SCHEMA)
-        self.held = table("held", columns.PATHS_SCHEMA)
+        self.uncommitted = table("uncommitted", columns.PATHS_SCHEMA)
         self.found = table("found", columns.FOUND_SCHEMA)
         self.old = table("old", columns.PATHS_SCHEMA)
 
@@ -287,7 +287,7 @@ class _ArrowJudging:
         parts: list[Callable[[], None]] = [
             lambda: self._read_ranges(new_ranges),
             self._list,
-            lambda: self._reader.read_held(self._judging.manifest, self._tables.held),
+            lambda: self._reader.read_uncommitted(self._judging.manifest, self._tables.uncommitted),
             self._read_saved,
         ]
         self._reader.runtime.map_parallel(lambda part: part(), parts)
@@ -330,7 +330,7 @@ class _ArrowJudging:
             parallel_buckets(
                 tables.observed,
                 tables.committed,
-                tables.held,
+                tables.uncommitted,
                 tables.found,
                 tables.old,
                 count=_JUDGING_THREADS,
@@ -341,9 +341,13 @@ class _ArrowJudging:
     def _labelled(self, parts: Parts) -> Batches:
         """Yield judged objects as input of `write_judged`."""
         judging = self._judging
-        for observed, committed, held, found, old in parts:
+        for observed, committed, uncommitted, found, old in parts:
             judged = columns.judge(
-                observed, committed=committed, held=held, found=found, times=judging.times
+                observed,
+                committed=committed,
+                uncommitted=uncommitted,
+                found=found,
+                times=judging.times,
             )
             is_due = (
                 columns.is_candidate(judged)

@@ -18,6 +18,7 @@ from lakebed.reclaim.collector.executors.write import (
     write_judged,
     write_rows,
 )
+from lakebed.reclaim.collector.frame_reader import FrameReader
 from lakebed.reclaim.collector.judging import (
     Count,
     Findings,
@@ -27,7 +28,6 @@ from lakebed.reclaim.collector.judging import (
     repository_uids,
 )
 from lakebed.reclaim.collector.rules import Verdict
-from lakebed.reclaim.collector.sources import Sources
 from lakebed.reclaim.collector.spark import explained
 from lakebed.reclaim.collector.storage import Storage
 
@@ -41,35 +41,35 @@ class SparkExecutor:
     name = "spark"
 
     def __init__(self, spark: SparkSession, storage: Storage) -> None:
-        self._sources = Sources(spark, storage)
-        self._objects = objects = self._sources.counter()
+        self._reader = FrameReader(spark, storage)
+        self._objects = objects = self._reader.counter()
         TALLY.follow(lambda: objects.value)
 
     def judge(self, judging: Judging) -> Findings:
-        return _SparkJudging(self._sources.of(judging.manifest), judging, self._objects).run()
+        return _SparkJudging(self._reader.of(judging.manifest), judging, self._objects).run()
 
     def sweep(self, manifest: GCManifest, due: Iterable[GCResultFile]) -> tuple[GCResultFile, ...]:
-        run_id, sources = manifest.run.run_id, self._sources.of(manifest)
-        transform = delete_due(sources.storage, run_id, self._objects.add)
+        run_id, reader = manifest.run.run_id, self._reader.of(manifest)
+        transform = delete_due(reader.storage, run_id, self._objects.add)
         with explained():
-            rows = sources.results(run_id, due, GCResultKind.DUE).repartition(sources.width)
+            rows = reader.results(run_id, due, GCResultKind.DUE).repartition(reader.width)
             return _as_files(rows.mapInArrow(transform, WRITTEN).collect())
 
     def count_made_before(
         self, run_id: GCRunID, objects: Iterable[GCResultFile], made_us: int
     ) -> int:
         with explained():
-            found = self._sources.results(run_id, objects, GCResultKind.OBJECTS)
+            found = self._reader.results(run_id, objects, GCResultKind.OBJECTS)
             return found.where(f.col("made_us") < made_us).count()
 
     def count_open_uploads(self, manifest: GCManifest) -> int:
         with explained():
-            return self._sources.uploads(manifest).where(f.col("open")).count()
+            return self._reader.uploads(manifest).where(f.col("open")).count()
 
     def have_same_content(self, one: GCManifest, other: GCManifest) -> bool:
         with explained():
-            sources = self._sources.of(one)
-            for read in (sources.held, sources.commits):
+            reader = self._reader.of(one)
+            for read in (reader.uncommitted, reader.commits):
                 mine, others = read(one), read(other)
                 if not (mine.exceptAll(others).isEmpty() and others.exceptAll(mine).isEmpty()):
                     return False
@@ -79,13 +79,13 @@ class SparkExecutor:
 class _SparkJudging:
     """Judging in one run."""
 
-    def __init__(self, sources: Sources, judging: Judging, objects: Accumulator[int]) -> None:
+    def __init__(self, reader: FrameReader, judging: Judging, objects: Accumulator[int]) -> None:
         self._objects = objects
-        self._sources = sources
+        self._reader = reader
         self._judging = judging
         self._manifest = judging.manifest
         self._known = judging.known
-        self._entries = sources.counter()
+        self._entries = reader.counter()
 
     def run(self) -> Findings:
         try:
@@ -100,8 +100,8 @@ class _SparkJudging:
     def _missing_history(self, range_id: str) -> MissingHistory:
         """Find a commit with a missing range, which takes a while."""
         with explained():
-            (found,) = self._sources.naming(self._manifest, range_id).take(1)
-        file = str(self._sources.storage.namespace.address(range_path(RangeID(range_id))))
+            (found,) = self._reader.naming(self._manifest, range_id).take(1)
+        file = str(self._reader.storage.namespace.address(range_path(RangeID(range_id))))
         repository = self._manifest.run.repository
         return MissingHistory(repository, found["commit_id"], found["metarange_id"], file)
 
@@ -122,17 +122,17 @@ class _SparkJudging:
         )
 
     def _new_ranges(self) -> DataFrame:
-        sources = self._sources
-        ranges = sources.ranges(self._manifest, self._known, self._judging.old)
+        reader = self._reader
+        ranges = reader.ranges(self._manifest, self._known, self._judging.old)
         if self._known is None:
             return ranges
-        return frames.unknown(ranges, sources.known_ranges(self._known), "range_id")
+        return frames.unknown(ranges, reader.known_ranges(self._known), "range_id")
 
     def _old_ranges(self, new_ranges: tuple[GCResultFile, ...]) -> tuple[GCResultFile, ...]:
         """Write the ranges that only old commits have."""
         if not self._judging.old:
             return ()
-        ranges = self._sources.old_ranges(self._manifest, self._judging.old)
+        ranges = self._reader.old_ranges(self._manifest, self._judging.old)
         others = self._read(new_ranges, GCResultKind.RANGES)
         return self._write(frames.unknown(ranges, others, "range_id"), GCResultKind.RANGES)
 
@@ -140,30 +140,34 @@ class _SparkJudging:
         if not old_ranges:
             return None
         ranges = self._read(old_ranges, GCResultKind.RANGES)
-        return self._sources.named_by_ranges(ranges, self._entries, may_miss=True)
+        return self._reader.named_by_ranges(ranges, self._entries, may_miss=True)
 
     def _all_ranges(self, new_ranges: tuple[GCResultFile, ...]) -> tuple[GCResultFile, ...]:
         if self._known is None:
             return new_ranges
-        known = self._sources.known_ranges(self._known)
+        known = self._reader.known_ranges(self._known)
         together = known.unionByName(self._read(new_ranges, GCResultKind.RANGES))
         return self._write(together, GCResultKind.RANGES)
 
     def _judged(self, new_ranges: tuple[GCResultFile, ...]) -> DataFrame:
-        sources = self._sources
-        saved = sources.saved(self._judging.state)
-        committed = sources.named_by_ranges(
+        reader = self._reader
+        saved = reader.saved(self._judging.state)
+        committed = reader.named_by_ranges(
             self._read(new_ranges, GCResultKind.RANGES), self._entries
         )
-        observed = sources.listed(
+        observed = reader.listed(
             repository_uids(self._manifest), self._judging.listed_from_us, self._objects
         )
         if self._known is not None:
             committed = committed.unionByName(frames.saved_commit_referenced(saved))
             observed = frames.observed_objects(saved, observed, self._known.closed_before_us)
-        held = sources.held(self._manifest)
+        uncommitted = reader.uncommitted(self._manifest)
         return frames.judge(
-            observed, committed=committed, held=held, saved=saved, times=self._judging.times
+            observed,
+            committed=committed,
+            uncommitted=uncommitted,
+            saved=saved,
+            times=self._judging.times,
         )
 
     def _write_judged(self, judged: DataFrame) -> DataFrame:
@@ -178,7 +182,7 @@ class _SparkJudging:
                 "stage": self._stage(),
             }
         ).where(~is_unseen | f.col("is_remembered"))  # new ranges reference many old objects
-        transform = write_judged(self._sources.storage, self._judging.run_id)
+        transform = write_judged(self._reader.storage, self._judging.run_id)
         return labelled.mapInArrow(transform, FILE_OR_TOTAL)
 
     def _stage(self) -> Column:
@@ -189,10 +193,10 @@ class _SparkJudging:
         )
 
     def _read(self, files: Iterable[GCResultFile], kind: GCResultKind) -> DataFrame:
-        return self._sources.results(self._judging.run_id, files, kind)
+        return self._reader.results(self._judging.run_id, files, kind)
 
     def _write(self, frame: DataFrame, kind: GCResultKind) -> tuple[GCResultFile, ...]:
-        transform = write_rows(self._sources.storage, self._judging.run_id, kind)
+        transform = write_rows(self._reader.storage, self._judging.run_id, kind)
         return _as_files(frame.mapInArrow(transform, WRITTEN).collect())
 
 

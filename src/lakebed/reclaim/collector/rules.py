@@ -246,13 +246,13 @@ def judge(
     observed: Iterable[ScannedObject],
     *,
     committed: AbstractSet[str],
-    held: AbstractSet[str],
+    uncommitted: AbstractSet[str],
     state: State | None,
     times: ObservationTimes,
 ) -> Iterator[Judged]:
     """Yield objects with their verdicts, and committed objects that were not listed.
 
-    `committed` are the paths referenced by commit records, `held` by staging, links and open
+    `committed` are the paths referenced by commit records, `uncommitted` by staging, links and open
     uploads. Candidates keep the time of finding in the previous run's `state`.
     """
     unseen = set(committed)
@@ -260,7 +260,7 @@ def judge(
         unseen.discard(stored.path)
         if stored.path in committed:
             yield Judged(stored, Verdict.COMMITTED)
-        elif stored.path in held:
+        elif stored.path in uncommitted:
             yield Judged(stored, Verdict.HELD)
         elif stored.born_us >= times.cutoff_us:
             yield Judged(stored, Verdict.YOUNG)

@@ -138,7 +138,7 @@ class FairPool:
         self._share = share_of(capacity)
         """The units that one user, or all unauthenticated clients together, may hold."""
         self._share_of_address = share_of(self._share)
-        self._held: dict[Share, int] = {}
+        self._in_use: dict[Share, int] = {}
         self._lines: OrderedDict[Holder, deque[_Waiting]] = OrderedDict()
 
     def take(self, amount: int, holder: Holder) -> None:
@@ -218,8 +218,8 @@ class FairPool:
         for each in holder:
             # Only an address has another share behind its own.
             most = self._share if each is holder[-1] else self._share_of_address
-            held = self._held.get(each)
-            if held and held + amount > most:
+            in_use = self._in_use.get(each)
+            if in_use and in_use + amount > most:
                 return each
         return None
 
@@ -228,11 +228,11 @@ class FairPool:
         self._used += amount
         self._on_change(amount)
         for each in holder:
-            held = self._held.get(each, 0) + amount
-            if held:
-                self._held[each] = held
+            in_use = self._in_use.get(each, 0) + amount
+            if in_use:
+                self._in_use[each] = in_use
             else:
-                self._held.pop(each, None)
+                self._in_use.pop(each, None)
 
     def _reason(self, holder: Holder, amount: int) -> str:
         full = self._full_share(holder, amount)
@@ -243,7 +243,7 @@ class FairPool:
             )
         whose = "unauthenticated clients" if full == ANONYMOUS else "yours"
         return (
-            f"the server is busy with other requests of {whose}, which hold {self._held[full]} of"
+            f"the server is busy with other requests of {whose}, which hold {self._in_use[full]} of"
             f" {self._capacity} {self._what}; try again when some have ended"
         )
 

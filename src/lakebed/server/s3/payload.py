@@ -27,7 +27,7 @@ from lakebed.server.s3.chunked import ChunkDecoder
 from lakebed.server.s3.environ import Environ, environ_key, parse_number
 from lakebed.server.s3.errors import ErrorCode, S3Error
 from lakebed.server.s3.sigv4 import SigningScope
-from lakebed.server.s3.sigv4_claim import UNSIGNED_PAYLOAD
+from lakebed.server.s3.sigv4_fields import UNSIGNED_PAYLOAD
 
 _SHA256: Final = re.compile(r"[0-9a-f]{64}", re.ASCII)
 _LENGTH_DIGITS_MAX: Final = 15

@@ -28,7 +28,7 @@ from lakebed.server.s3.environ import Environ, environ_key, parse_number
 from lakebed.server.s3.errors import ErrorCode, S3Error
 from lakebed.server.s3.router import S3Operation, S3Route
 from lakebed.server.s3.sigv4 import CLOCK_SKEW_MAX, IdentityT, SecretFor, Verified
-from lakebed.server.s3.sigv4_claim import EXPIRES_SECONDS_MAX, UNSIGNED_PAYLOAD
+from lakebed.server.s3.sigv4_fields import EXPIRES_SECONDS_MAX, UNSIGNED_PAYLOAD
 
 _SCHEME: Final = "AWS "
 _PRESIGNED: Final = frozenset(
@@ -74,9 +74,9 @@ def verify(
         Exception: Any exception of `secret_for`.
     """
     if "AWSAccessKeyId" in route.query:
-        access_key_id, signature, time = _query_claim(environ, route, now)
+        access_key_id, signature, time = _query_fields(environ, route, now)
     else:
-        access_key_id, signature, time = _header_claim(environ, route, now)
+        access_key_id, signature, time = _header_fields(environ, route, now)
     payload = environ.get("HTTP_X_AMZ_CONTENT_SHA256", UNSIGNED_PAYLOAD)
     if payload.startswith(_STREAMING):
         raise S3Error(
@@ -98,7 +98,7 @@ def _header(environ: Environ) -> str:
     return value
 
 
-def _query_claim(environ: Environ, route: S3Route, now: datetime) -> tuple[str, str, str]:
+def _query_fields(environ: Environ, route: S3Route, now: datetime) -> tuple[str, str, str]:
     """Return access key id, signature and time of a presigned URL."""
     malformed = ErrorCode.AUTHORIZATION_QUERY_PARAMETERS
     if _header(environ):
@@ -127,7 +127,7 @@ def _check_expiry(expires: int, now: datetime) -> None:
         raise S3Error(ErrorCode.ACCESS_DENIED, f"a presigned URL must expire within {days} days")
 
 
-def _header_claim(environ: Environ, route: S3Route, now: datetime) -> tuple[str, str, str]:
+def _header_fields(environ: Environ, route: S3Route, now: datetime) -> tuple[str, str, str]:
     """Return access key id, signature and time of a request signed in its headers."""
     access_key_id, colon, signature = _header(environ).removeprefix(_SCHEME).partition(":")
     if not (access_key_id and colon and signature):

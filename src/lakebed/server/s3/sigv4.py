@@ -3,7 +3,7 @@
 A client derives a key from its secret, a day, a region and a service. With this key it signs a
 digest of the request in canonical form: method, path, query, the signed headers, and the hash of
 the body (or the name of its verification; see `lakebed.server.s3.payload`). The server builds the
-canonical form of the received request and compares. `lakebed.server.s3.sigv4_claim` reads the
+canonical form of the received request and compares. `lakebed.server.s3.sigv4_fields` reads the
 request's description of its signature.
 
 The path is that of ``PATH_INFO``, the only one in WSGI: percent-decoded bytes, encoded again.
@@ -20,7 +20,13 @@ from urllib.parse import quote_from_bytes
 
 from lakebed.server.s3.environ import Environ, environ_key, folded_header
 from lakebed.server.s3.errors import ErrorCode, S3Error
-from lakebed.server.s3.sigv4_claim import ALGORITHM, SERVICE, TERMINATOR, Claim, read_claim
+from lakebed.server.s3.sigv4_fields import (
+    ALGORITHM,
+    SERVICE,
+    TERMINATOR,
+    SignatureFields,
+    parse_signature,
+)
 
 IdentityT = TypeVar("IdentityT")
 
@@ -72,30 +78,30 @@ def verify(
         S3Error: The signature is missing, wrong, expired or too early.
         Exception: Any exception of `secret_for`.
     """
-    claim = read_claim(environ)
-    _check_time(claim, now)
-    identity, secret = secret_for(claim.access_key_id)
-    key = _signing_key(secret, claim.day, claim.region)
-    scope = SigningScope(key, claim.time, claim.scope, claim.signature)
-    digest = sha256(_canonical_request(environ, claim)).hexdigest()
-    if not hmac.compare_digest(scope.sign(ALGORITHM, digest), claim.signature):
+    fields = parse_signature(environ)
+    _check_time(fields, now)
+    identity, secret = secret_for(fields.access_key_id)
+    key = _signing_key(secret, fields.day, fields.region)
+    scope = SigningScope(key, fields.time, fields.scope, fields.signature)
+    digest = sha256(_canonical_request(environ, fields)).hexdigest()
+    if not hmac.compare_digest(scope.sign(ALGORITHM, digest), fields.signature):
         raise S3Error(ErrorCode.SIGNATURE_DOES_NOT_MATCH)
-    return Verified(identity, claim.payload, scope)
+    return Verified(identity, fields.payload, scope)
 
 
-def _check_time(claim: Claim, now: datetime) -> None:
+def _check_time(fields: SignatureFields, now: datetime) -> None:
     try:
-        signed = datetime(*_numbers(claim.time), tzinfo=UTC)
+        signed = datetime(*_numbers(fields.time), tzinfo=UTC)
     except ValueError:
         raise S3Error(
-            ErrorCode.ACCESS_DENIED, f'the x-amz-date "{claim.time}" is not a date'
+            ErrorCode.ACCESS_DENIED, f'the x-amz-date "{fields.time}" is not a date'
         ) from None
     if signed - now > CLOCK_SKEW_MAX:
         raise S3Error(ErrorCode.REQUEST_TIME_TOO_SKEWED)
-    if claim.expires_seconds is None:
+    if fields.expires_seconds is None:
         if now - signed > CLOCK_SKEW_MAX:
             raise S3Error(ErrorCode.REQUEST_TIME_TOO_SKEWED)
-    elif now - signed > timedelta(seconds=claim.expires_seconds):
+    elif now - signed > timedelta(seconds=fields.expires_seconds):
         raise S3Error(ErrorCode.ACCESS_DENIED, "the presigned URL has expired; make a new one")
 
 
@@ -111,22 +117,22 @@ def _numbers(time: str) -> tuple[int, int, int, int, int, int]:
     )
 
 
-def _canonical_request(environ: Environ, claim: Claim) -> bytes:
+def _canonical_request(environ: Environ, fields: SignatureFields) -> bytes:
     path = environ.get("PATH_INFO", "").encode("latin-1") or b"/"
     query = sorted(
         (quote_from_bytes(name, safe=_UNRESERVED), quote_from_bytes(value, safe=_UNRESERVED))
-        for name, value in claim.query
+        for name, value in fields.query
     )
     headers = "".join(
-        f"{name}:{folded_header(environ, environ_key(name))}\n" for name in claim.signed_headers
+        f"{name}:{folded_header(environ, environ_key(name))}\n" for name in fields.signed_headers
     )
     lines = (
         environ["REQUEST_METHOD"],
         quote_from_bytes(path, safe="/" + _UNRESERVED),
         "&".join(f"{name}={value}" for name, value in query),
         headers,
-        ";".join(claim.signed_headers),
-        claim.payload,
+        ";".join(fields.signed_headers),
+        fields.payload,
     )
     return "\n".join(lines).encode("latin-1")
 

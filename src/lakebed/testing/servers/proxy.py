@@ -63,7 +63,7 @@ class _Wire:
         self._fault = fault
         self._forge = forge
         self._awaits_request = False
-        self.held = False
+        self.is_paused = False
         self._threads = [
             threading.Thread(target=self._carry_requests, daemon=True),
             threading.Thread(target=self._carry_replies, daemon=True),
@@ -111,7 +111,7 @@ class _Wire:
                 if self._server_left:
                     self._answered.set()
                 self._server.sendall(data)
-                if self.held and self._forgetful:
+                if self.is_paused and self._forgetful:
                     break
         if self._lingering:
             self._answered.wait(PATIENCE_SECONDS)
@@ -123,7 +123,7 @@ class _Wire:
         """Wait while requests are delayed; return whether the next may pass."""
         with self._changed:
             self._awaits_request = False
-            self.held = self._fault is Fault.HOLD_REQUESTS
+            self.is_paused = self._fault is Fault.HOLD_REQUESTS
             self._changed.wait_for(lambda: self._fault is not Fault.HOLD_REQUESTS)
             return self._fault is not Fault.CUT_ON_REQUEST
 
@@ -207,7 +207,7 @@ class Proxy:
     def holds(self) -> bool:
         """Whether any request is or was delayed."""
         with self._lock:
-            return any(wire.held for wire in self._wires)
+            return any(wire.is_paused for wire in self._wires)
 
     def release_and_finish(self) -> None:
         """Forward delayed requests, on connections left by clients; wait until all ended."""

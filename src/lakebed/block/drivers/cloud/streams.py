@@ -93,25 +93,25 @@ def one_behind(chunks: Iterable[bytes]) -> Iterable[bytes]:
 
 
 def _one_behind(chunks: Iterable[bytes]) -> Iterator[bytes]:
-    held: bytes | None = None
+    buffer: bytes | None = None
     for chunk in chunks:
-        if held is not None:
-            yield held
-        held = chunk
-    if held is not None:
-        yield held
+        if buffer is not None:
+            yield buffer
+        buffer = chunk
+    if buffer is not None:
+        yield buffer
 
 
 def in_sizes(chunks: Iterable[bytes], size: int) -> Iterator[bytes]:
     """Yield the same bytes in pieces of `size`; the last may be smaller."""
-    held = bytearray()
+    buffer = bytearray()
     for chunk in chunks:
-        held += chunk
-        while len(held) >= size:
-            yield bytes(held[:size])
-            del held[:size]
-    if held:
-        yield bytes(held)
+        buffer += chunk
+        while len(buffer) >= size:
+            yield bytes(buffer[:size])
+            del buffer[:size]
+    if buffer:
+        yield bytes(buffer)
 
 
 def body(result: "GetResult", address: Address) -> Generator[bytes]:

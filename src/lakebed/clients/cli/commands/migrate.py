@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from lakebed.block import Namespace
     from lakebed.clients.migrate.addresses import AddressTranslator
     from lakebed.clients.migrate.history import MigrationProgress
+    from lakebed.clients.migrate.lakefs_source import LakeFSSource, StorageFiles
     from lakebed.clients.migrate.rounds import Plan, RoundReport
-    from lakebed.clients.migrate.sources import LakeFSSource, StorageFiles
 
 _OURS = "LAKEBED_"
 
@@ -102,8 +102,8 @@ def from_lakefs(
     from lakebed.clients.http.retry import OUTLAST_RESTARTS
     from lakebed.clients.http.settings import load_settings
     from lakebed.clients.migrate.lakefs_server import LakeFSServer
+    from lakebed.clients.migrate.lakefs_source import LakeFSSource
     from lakebed.clients.migrate.rounds import Plan
-    from lakebed.clients.migrate.sources import LakeFSSource
 
     repository = parse_repository(uri).repository
     keys = load_settings(environ=_lakectls(), config_file=None, endpoint=endpoint)
@@ -160,8 +160,8 @@ def from_sql(
     Otherwise like `lakebed migrate lakefs`. Metadata files are read from the storage.
     """
     from lakebed.block import Namespace  # slow to import
+    from lakebed.clients.migrate.lakefs_source import LakeFSSource
     from lakebed.clients.migrate.rounds import Plan
-    from lakebed.clients.migrate.sources import LakeFSSource
     from lakebed.clients.migrate.sql import SqlRefs
 
     repository = parse_repository(uri).repository
@@ -316,7 +316,7 @@ class _Target:
 
     def files_in(self, namespace: "Namespace") -> "StorageFiles":
         """Return the metadata files of lakeFS below a namespace."""
-        from lakebed.clients.migrate.sources import StorageFiles  # slow to import
+        from lakebed.clients.migrate.lakefs_source import StorageFiles  # slow to import
 
         return StorageFiles(self.block, namespace)
 

@@ -224,9 +224,9 @@ class ValkeyStore(Store):
             deadline = self._pool.deadline(link)
             # Computed after the deadline, so that a pause in between only makes the wait longer.
             settled_at = self._runtime.monotonic() + self._timeouts.settled_seconds
-            held = self._run(link, script, partition, [b"%d" % deadline, *arguments], settled_at)
+            is_met = self._run(link, script, partition, [b"%d" % deadline, *arguments], settled_at)
             answered = True
-            return held
+            return is_met
         finally:
             if not answered:
                 link.disconnect()  # even after a refusal: the next one reads the clock again

@@ -58,7 +58,7 @@ class Values:
         """Convert a Python value; raise `MemoryError` if it exceeds the script's memory."""
         if isinstance(value, str):
             value = value.encode(errors="surrogateescape")
-        self._check_room(len(value) if isinstance(value, bytes) else 0)
+        self._check_memory(len(value) if isinstance(value, bytes) else 0)
         if isinstance(value, dict):
             table = self._lua.table()
             for key, each in value.items():
@@ -74,7 +74,7 @@ class Values:
             return self.wrap(self.guard(value))
         return value
 
-    def _check_room(self, size: int) -> None:
+    def _check_memory(self, size: int) -> None:
         limit = self._bytes_max - size - _VALUE_BYTES - _SPARE_BYTES
         if self._lua.get_memory_used() > limit:
             self.collect()

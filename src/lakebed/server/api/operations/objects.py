@@ -11,9 +11,9 @@ from lakebed.engine.committed.listing import CommonPrefix, EntryQuery
 from lakebed.engine.model import BranchID, RepositoryID
 from lakebed.engine.names import is_commit_id
 from lakebed.lake.errors import RangeNotSatisfiable
+from lakebed.lake.etag_pins import is_compared
 from lakebed.lake.model import DEFAULT_CONTENT_TYPE
 from lakebed.lake.model import ObjectStats as Found
-from lakebed.lake.pins import is_compared
 from lakebed.lake.preview.decoding import Preview
 from lakebed.lake.preview.row_diff import RowDiff
 from lakebed.server.api.page_json import common_prefix, objects_page

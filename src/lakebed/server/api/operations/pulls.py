@@ -72,16 +72,16 @@ def get_pull(request: ApiRequest, repository: RepositoryID, pull_request: str) -
     """Return a pull request, with the expected result of a merge."""
     pulls = request.services.catalog.pulls
     pull = pulls.get(repository, check_pull_id(pull_request))
-    outlook = pulls.outlook(repository, pull)
+    mergeability = pulls.mergeability(repository, pull)
     found = _listed(pull)
     found.description = pull.description
     found.merged_commit_id = pull.merged_commit_id
     found.merging = pull.is_merging
-    found.source_commit_id = outlook.source_commit_id
-    found.destination_commit_id = outlook.destination_commit_id
-    found.mergeable = outlook.mergeable
-    found.conflicts = outlook.conflicts
-    found.not_mergeable_because = outlook.hindrance
+    found.source_commit_id = mergeability.source_commit_id
+    found.destination_commit_id = mergeability.destination_commit_id
+    found.mergeable = mergeability.mergeable
+    found.conflicts = mergeability.conflicts
+    found.not_mergeable_because = mergeability.reason
     return found
 
 

@@ -1,4 +1,4 @@
-"""Claims on storage namespaces: no two repositories keep their data in the same place.
+"""Ownership of storage namespaces: no two repositories keep their data in the same place.
 
 A claim is a record under the canonical text of a namespace. It references a repository by its
 unique id.
@@ -13,7 +13,7 @@ returns: each unique id is drawn once. So if a repository's record lacks the uni
 the claim is dead for ever, and any creator may take it over. To find out, the claim is read first
 and the record after it.
 
-A claim is written only by its own creator, and removed only by `Claims.release`, after the
+A claim is written only by its own creator, and removed only by `NamespaceClaims.release`, after the
 repository was removed: `delete_if` compares the record with the unique id. So a slow process never
 removes the claim of a later creator.
 """
@@ -57,18 +57,18 @@ _TRIES: Final = 10
 
 
 @dataclass(frozen=True, slots=True)
-class Claimant:
-    """One creation of a repository."""
+class NamespaceOwner:
+    """The repository that owns a namespace, as created once."""
 
     repository: RepositoryID
     unique_id: UniqueID
 
 
-IsLive = Callable[[Claimant], bool]
+IsLive = Callable[[NamespaceOwner], bool]
 """Whether the repository's record has this unique id and will not be removed."""
 
 
-class Claims:
+class NamespaceClaims:
     """The namespace claims of all repositories."""
 
     def __init__(self, store: Store) -> None:
@@ -81,26 +81,26 @@ class Claims:
         for kind in (CLAIMS, CLOSED):
             self._store.limits.check(GRAVELER, kind.prefix + _name(namespace))
 
-    def take(self, namespace: Namespace, claimant: Claimant, is_live: IsLive) -> None:
+    def take(self, namespace: Namespace, owner: NamespaceOwner, is_live: IsLive) -> None:
         """Claim a namespace for a repository whose record exists.
 
         Raises:
             NamespaceTaken: A live repository keeps its data there, above or below. The claim may
-                have been made: the caller releases it after the claimant is removed.
+                have been made: the caller releases it after its repository is removed.
             OutcomeUnknown: The claim may have been made.
         """
-        self._claim(namespace, claimant, is_live)
+        self._claim(namespace, owner, is_live)
         for record in self._neighbours(namespace):
             _refuse_live(namespace, record, is_live)
 
-    def release(self, namespace: Namespace, claimant: Claimant) -> bool:
+    def release(self, namespace: Namespace, owner: NamespaceOwner) -> bool:
         """Free the namespace of a removed repository; return whether it had a claim.
 
         Raises:
             OutcomeUnknown: The claim may still exist; it is dead and excludes no repository.
         """
         record = self._records.find(_name(namespace))
-        if record is None or _claimant(record) != claimant:
+        if record is None or _owner(record) != owner:
             return False
         try:
             self._records.delete_if(record.name, record.predicate)
@@ -108,12 +108,14 @@ class Claims:
             return False  # taken over or freed concurrently
         return True
 
-    def list(self, on_broken: Callable[[bytes], object]) -> Iterator[tuple[Namespace, Claimant]]:
+    def list(
+        self, on_broken: Callable[[bytes], object]
+    ) -> Iterator[tuple[Namespace, NamespaceOwner]]:
         """Iterate over all claims, dead or alive; as `Records.scan_readable`."""
         for record in self._records.scan_readable(on_broken):
-            yield Namespace.parse(record.name.decode()), _claimant(record)
+            yield Namespace.parse(record.name.decode()), _owner(record)
 
-    def owners_of(self, address: Address) -> tuple[Sequence[Claimant], Claimant | None]:
+    def owners_of(self, address: Address) -> tuple[Sequence[NamespaceOwner], NamespaceOwner | None]:
         """Return the owners, in one call, of the namespaces that contain an address.
 
         Returns:
@@ -129,17 +131,17 @@ class Claims:
         count = len(names)
         claimed = (self._records.decode(item) for item in found[:count] if item is not None)
         closed = (self._closed.decode(item) for item in found[count:] if item is not None)
-        return [_claimant(each) for each in claimed], next(map(_claimant, closed), None)
+        return [_owner(each) for each in claimed], next(map(_owner, closed), None)
 
-    def overlapping(self, namespace: Namespace) -> Iterator[Claimant]:
+    def overlapping(self, namespace: Namespace) -> Iterator[NamespaceOwner]:
         """Iterate over the claims, dead or alive, on a namespace, its ancestors and descendants."""
         yield from _overlapping(self._records, namespace)
 
-    def closed_overlapping(self, namespace: Namespace) -> Claimant | None:
+    def closed_overlapping(self, namespace: Namespace) -> NamespaceOwner | None:
         """Return a deleted repository that left objects near a namespace, or None; see `close`."""
         return next(_overlapping(self._closed, namespace), None)
 
-    def close(self, namespace: Namespace, claimant: Claimant, closed_us: int) -> None:
+    def close(self, namespace: Namespace, owner: NamespaceOwner, closed_us: int) -> None:
         """Record that the objects of a deleted repository stay in its namespace.
 
         The record is permanent: a deletion removes the permissions to read the objects, but not the
@@ -150,17 +152,17 @@ class Claims:
         """
 
         def note(message: pb.NamespaceClaim) -> None:
-            message.repository, message.unique_id = claimant.repository, claimant.unique_id
+            message.repository, message.unique_id = owner.repository, owner.unique_id
             message.closed_us = closed_us
 
         self._closed.change(_name(namespace), note)
 
-    def _claim(self, namespace: Namespace, claimant: Claimant, is_live: IsLive) -> None:
-        message = pb.NamespaceClaim(repository=claimant.repository, unique_id=claimant.unique_id)
+    def _claim(self, namespace: Namespace, owner: NamespaceOwner, is_live: IsLive) -> None:
+        message = pb.NamespaceClaim(repository=owner.repository, unique_id=owner.unique_id)
         for _ in range(_TRIES):
             found = self._records.find(_name(namespace))
             if found is not None:
-                if _claimant(found) == claimant:
+                if _owner(found) == owner:
                     return  # an earlier write was applied, and its reply lost
                 _refuse_live(namespace, found, is_live)
             predicate: Predicate = ABSENT if found is None else found.predicate
@@ -185,27 +187,29 @@ class Claims:
                 yield record
 
 
-def _overlapping(records: Records[pb.NamespaceClaim], namespace: Namespace) -> Iterator[Claimant]:
+def _overlapping(
+    records: Records[pb.NamespaceClaim], namespace: Namespace
+) -> Iterator[NamespaceOwner]:
     """Yield the repositories with a namespace that equals, contains or lies in `namespace`."""
     for above in _ancestors(namespace):
         record = records.find(_name(above))
         if record is not None:
-            yield _claimant(record)
-    yield from map(_claimant, records.scan(prefix=_name(namespace)))
+            yield _owner(record)
+    yield from map(_owner, records.scan(prefix=_name(namespace)))
 
 
 def _refuse_live(namespace: Namespace, record: Record[pb.NamespaceClaim], is_live: IsLive) -> None:
-    holder = _claimant(record)
-    if is_live(holder):
+    owner = _owner(record)
+    if is_live(owner):
         raise NamespaceTaken(
-            f"storage namespace {namespace} is in use: repository {holder.repository} keeps its"
+            f"storage namespace {namespace} is in use: repository {owner.repository} keeps its"
             f" data in {record.name.decode()}; use another namespace"
         )
 
 
-def _claimant(record: Record[pb.NamespaceClaim]) -> Claimant:
+def _owner(record: Record[pb.NamespaceClaim]) -> NamespaceOwner:
     message = record.message
-    return Claimant(RepositoryID(message.repository), UniqueID(message.unique_id))
+    return NamespaceOwner(RepositoryID(message.repository), UniqueID(message.unique_id))
 
 
 def _name(namespace: Namespace) -> bytes:
@@ -240,7 +244,7 @@ def installation_id(store: Store, runtime: Runtime) -> str:
     raise TooManyTries("writing the id of the installation", _TRIES)
 
 
-class Owners:
+class OwnerObjects:
     """The owner objects of namespaces.
 
     Claims separate the repositories of one key-value store. The owner object, `_lakebed/owner` in
@@ -262,7 +266,7 @@ class Owners:
         self._block = block
         self._runtime = runtime
 
-    def take(self, namespace: Namespace, claimant: Claimant, is_live: IsLive) -> None:
+    def take(self, namespace: Namespace, owner: NamespaceOwner, is_live: IsLive) -> None:
         """Make a repository, which has the claim, the owner of its namespace.
 
         Raises:
@@ -270,7 +274,7 @@ class Owners:
             StorageUnavailable: The object may have been written.
         """
         installation = installation_id(self._store, self._runtime)
-        wanted = Owner(installation, claimant.repository, claimant.unique_id)
+        wanted = Owner(installation, owner.repository, owner.unique_id)
         for _ in range(_TRIES):
             found, etag = self._read(namespace)
             if found == wanted:
@@ -324,7 +328,7 @@ def _refuse_live_owner(
             f" {found.repository} of another installation of Lakebed ({found.installation_id})"
             " as its owner; remove that file if the installation no longer uses the namespace"
         )
-    if is_live(Claimant(RepositoryID(found.repository), UniqueID(found.unique_id))):
+    if is_live(NamespaceOwner(RepositoryID(found.repository), UniqueID(found.unique_id))):
         raise NamespaceTaken(
             f"storage namespace {namespace} is in use: {address} names repository"
             f" {found.repository} as its owner"

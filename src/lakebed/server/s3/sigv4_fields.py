@@ -31,8 +31,8 @@ _SIGN_BY_VERSION_4: Final = (
 )
 
 
-class Claim(NamedTuple):
-    """The unverified signature of a request."""
+class SignatureFields(NamedTuple):
+    """The fields of a request's signature, unverified."""
 
     access_key_id: str
     day: str
@@ -54,7 +54,7 @@ class Claim(NamedTuple):
         return f"{self.day}/{self.region}/{SERVICE}/{TERMINATOR}"
 
 
-def read_claim(environ: Environ) -> Claim:
+def parse_signature(environ: Environ) -> SignatureFields:
     """Return the unverified signature of a request."""
     header = environ.get("HTTP_AUTHORIZATION", "")
     query = query_parameters(environ.get("QUERY_STRING", ""))
@@ -65,13 +65,15 @@ def read_claim(environ: Environ) -> Claim:
             "the request is signed in the Authorization header and in the query; sign it in one",
         )
     if is_presigned:
-        return _query_claim(environ, query)
+        return _query_fields(environ, query)
     if not header:
         raise S3Error(ErrorCode.ACCESS_DENIED, "the request is not signed")
-    return _header_claim(environ, header, query)
+    return _header_fields(environ, header, query)
 
 
-def _header_claim(environ: Environ, header: str, query: list[tuple[bytes, bytes]]) -> Claim:
+def _header_fields(
+    environ: Environ, header: str, query: list[tuple[bytes, bytes]]
+) -> SignatureFields:
     malformed = ErrorCode.AUTHORIZATION_HEADER_MALFORMED
     algorithm, _, rest = header.partition(" ")
     if algorithm != ALGORITHM:
@@ -88,7 +90,7 @@ def _header_claim(environ: Environ, header: str, query: list[tuple[bytes, bytes]
     payload = environ.get("HTTP_X_AMZ_CONTENT_SHA256")
     if payload is None:
         raise S3Error(ErrorCode.INVALID_REQUEST, "the request needs an x-amz-content-sha256 header")
-    return Claim(
+    return SignatureFields(
         access_key_id,
         day,
         region,
@@ -108,7 +110,7 @@ def _needs_fields() -> S3Error:
     )
 
 
-def _query_claim(environ: Environ, query: list[tuple[bytes, bytes]]) -> Claim:
+def _query_fields(environ: Environ, query: list[tuple[bytes, bytes]]) -> SignatureFields:
     malformed = ErrorCode.AUTHORIZATION_QUERY_PARAMETERS
 
     def only(name: str, default: str | None = None) -> str:
@@ -128,7 +130,7 @@ def _query_claim(environ: Environ, query: list[tuple[bytes, bytes]]) -> Claim:
             malformed, f"X-Amz-Expires must be a number of seconds from 1 to {EXPIRES_SECONDS_MAX}"
         )
     declared = environ.get("HTTP_X_AMZ_CONTENT_SHA256", UNSIGNED_PAYLOAD)
-    return Claim(
+    return SignatureFields(
         access_key_id,
         day,
         region,

@@ -6,7 +6,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from lakebed.block import LocalSettings, Namespace
-from lakebed.reclaim.collector.sources import Sources
+from lakebed.reclaim.collector.frame_reader import FrameReader
 from lakebed.reclaim.collector.storage import Storage
 
 pytestmark = pytest.mark.timeout(300)
@@ -16,7 +16,7 @@ def test_folders_that_are_listed_again_stay_in_their_tasks(
     spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     namespace = Namespace.parse("local://lake/data")
-    sources = Sources(spark, Storage(LocalSettings(tmp_path), namespace, "a0"))
+    sources = FrameReader(spark, Storage(LocalSettings(tmp_path), namespace, "a0"))
     sources.listed({"a0", "b0"}, 0, sources.counter()).explain()
     plan = capsys.readouterr().out
     # Dealt out in turn, a folder that came meanwhile would move all that follow.

@@ -53,7 +53,7 @@ CHECKED_MAX: Final = 100
 _LOGGER: Final = logging.getLogger(__name__)
 
 
-class Pins:
+class ETagPins:
     """Creates and removes the pins of all repositories."""
 
     def __init__(

@@ -48,14 +48,14 @@ _RESULT_COLUMNS: Final[dict[GCResultKind, StructType | str]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Sources:
-    """Factory of frames; files are read when a frame is evaluated."""
+class FrameReader:
+    """Reader of frames; files are read when a frame is evaluated."""
 
     spark: SparkSession
     storage: Storage
 
-    def of(self, manifest: GCManifest) -> "Sources":
-        """Return sources that treat the run's adopted namespaces as the repository's own."""
+    def of(self, manifest: GCManifest) -> "FrameReader":
+        """Return a reader that treats the run's adopted namespaces as the repository's own."""
         return replace(self, storage=replace(self.storage, adopted=manifest.run.adopted))
 
     @property
@@ -63,7 +63,7 @@ class Sources:
         """Number of partitions for work on files and folders."""
         return self.spark.sparkContext.defaultParallelism * 2
 
-    def held(self, manifest: GCManifest) -> DataFrame:
+    def uncommitted(self, manifest: GCManifest) -> DataFrame:
         """Return the paths referenced by staging, links and open uploads, as `frames.PATHS`."""
         files = manifest.of_kind(GCFileKind.UPLOADS) + manifest.of_kind(GCFileKind.STAGED)
         transform = read_prepared_paths(self.storage, manifest.run.run_id)

@@ -14,9 +14,9 @@ from lakebed.lake import records_pb2 as pb
 from lakebed.lake.commits import HeadChanges
 from lakebed.lake.entry_metadata import for_unverified
 from lakebed.lake.errors import ChangedBytes, InvalidLink, MissingBytes
+from lakebed.lake.etag_pins import CHECKED_MAX
 from lakebed.lake.keys import PINS
 from lakebed.lake.model import ObjectStats
-from lakebed.lake.pins import CHECKED_MAX
 from lakebed.lake.settings import LinkSettings
 from lakebed.reclaim.expired_records import clean_expired
 from tests.kit.lake import DEV, MAIN, REPOSITORY, Lake, open_lake

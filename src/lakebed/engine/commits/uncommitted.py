@@ -33,7 +33,7 @@ from lakebed.kv import Store
 _PEEK: Final = 64
 
 
-class DirtyCheck:
+class UncommittedChanges:
     """Checks that branches are clean."""
 
     def __init__(
