@@ -1,6 +1,7 @@
 """Slots: how many there are, who gets them, and when they come back."""
 
 import pytest
+from prometheus_client import REGISTRY
 
 from lakebed.auth import Identity, KeyPair
 from lakebed.server.http.admission import (
@@ -226,19 +227,19 @@ def test_credentials_are_read_from_the_store_in_a_slot_for_sign_ins(
         used: list[int] = []
 
         def count(access_key_id: str) -> tuple[Identity, str]:
-            used.append(pool._used)
+            used.append(pool.used)
             return lookup(access_key_id)
 
         monkeypatch.setattr(world.services.auth.credentials, "lookup", count)
         assert world.call("GET", "/repositories").status_code == 200
         assert slots == [("sign-in", ADDRESS), ("work", SIGNED_IN)]
-        assert (used, pool._used) == ([1], 0)
+        assert (used, pool.used) == ([1], 0)
         slots.clear()
         unknown = KeyPair(access_key_id="AKIAUNKNOWN", secret_access_key="a-secret")
         for _ in range(2):
             assert world.call("GET", "/repositories", pair=unknown).status_code == 401
         assert slots == [("sign-in", ADDRESS)], "a failure is cached, too"
-        assert (used, pool._used) == ([1, 1], 0)
+        assert (used, pool.used) == ([1, 1], 0)
         token = world.call("POST", "/auth/login", pair=None, json=LOGIN).json["token"]
         slots.clear()
         headers = {"Authorization": f"Bearer {token}"}
@@ -246,7 +247,7 @@ def test_credentials_are_read_from_the_store_in_a_slot_for_sign_ins(
             answer = world.call("GET", "/repositories", pair=None, headers=headers)
             assert answer.status_code == 200
         assert slots == [("sign-in", ADDRESS), ("work", SIGNED_IN), ("work", SIGNED_IN)]
-        assert pool._used == 0
+        assert pool.used == 0
 
 
 LOGIN = {"access_key_id": ADMIN.access_key_id, "secret_access_key": ADMIN.secret_access_key}
@@ -286,3 +287,14 @@ def test_a_json_body_is_waited_for_in_a_slot_for_bodies(monkeypatch: pytest.Monk
     with server() as world:
         assert world.call("POST", "/repositories", json={"name": "x"}).status_code == 503
         assert world.call("GET", "/repositories").status_code == 200
+
+
+def test_the_metric_of_slots_follows_their_use() -> None:
+    slots = admission_with(work_slots=3)
+    record = a_record()
+    slots.admit(record, is_transfer=False)
+    slots.update_metrics()
+    assert REGISTRY.get_sample_value("lakebed_http_slots_used", {"slot": "work"}) == 1
+    record.end()
+    slots.update_metrics()
+    assert REGISTRY.get_sample_value("lakebed_http_slots_used", {"slot": "work"}) == 0

@@ -41,7 +41,7 @@ class Client:
 
 def counted(operation: str, status: int) -> float:
     labels = {"operation": operation, "status": str(status)}
-    return REGISTRY.get_sample_value("lakebed_http_requests_total", labels) or 0.0
+    return REGISTRY.get_sample_value("lakebed_http_seconds_count", labels) or 0.0
 
 
 def plain(environ: WSGIEnvironment, start: StartResponse) -> Iterable[bytes]:
@@ -283,7 +283,7 @@ def test_text_logs_do_not_move_the_cursor() -> None:
 
 def test_metrics_are_those_of_the_process_without_a_folder() -> None:
     Client(plain).call()
-    assert b'lakebed_http_requests_total{operation="plainly",status="200"}' in metrics.render()
+    assert b'lakebed_http_seconds_count{operation="plainly",status="200"}' in metrics.render()
 
 
 def test_whatever_an_application_raises_the_request_ends() -> None:

@@ -116,7 +116,7 @@ def test_clients_that_take_nothing_of_large_answers_hold_no_thread(served: Serve
         number = LimitSettings(**LIMITS).threads + 1
         for _ in range(number):
             stack.enter_context(served.connect(PID.replace(b"pid", b"large")))
-        line = f'lakebed_http_requests_total{{operation="large",status="200"}} {number}.0'
+        line = f'lakebed_http_seconds_count{{operation="large",status="200"}} {number}.0'
         eventually(lambda: line in served.get("metrics").text)
         eventually(lambda: served.log().count("download stalled") > marks)
         assert served.get("healthcheck").status_code == 200

@@ -107,7 +107,7 @@ def metric(served: Served, name: str) -> float:
 
 
 def completed(served: Served, kind: str) -> float:
-    name = f'lakebed_http_requests_total{{operation="{kind}",status="400"}}'
+    name = f'lakebed_http_seconds_count{{operation="{kind}",status="400"}}'
     return metric(served, name)
 
 

@@ -55,7 +55,7 @@ def test_two_workers_count_together(served: Served) -> None:
     for _ in range(20):
         served.get("slow/0")
     counted = {
-        'lakebed_http_requests_total{operation="slow",status="200"} 20.0',
+        'lakebed_http_seconds_count{operation="slow",status="200"} 20.0',
         "lakebed_http_requests_in_progress 1.0",
     }
     for _ in range(4):  # whichever worker answers; a request is counted after its answer

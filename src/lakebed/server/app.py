@@ -184,7 +184,8 @@ def build(services: Services, begin_span: BeginSpan | None = None) -> Pipeline:
     listen = services.settings.listen
     if listen.objects_origin is None:
         steps = [step for step in steps if step.name != "origin"]
-    return Pipeline(steps, TrustedProxies(listen.trusted_proxies), begin_span)
+    proxies = TrustedProxies(listen.trusted_proxies)
+    return Pipeline(steps, proxies, begin_span, services.admission.update_metrics)
 
 
 def build_api(services: Services) -> Pipeline:

@@ -121,20 +121,18 @@ class FairPool:
         wait_limit: WaitLimit,
         *,
         refusal: Callable[[str], Exception],
-        on_change: Callable[[int], object] = lambda _amount: None,
     ) -> None:
         """Create a pool of `capacity` free units, called `what` in messages: ``slots for work``.
 
-        `refusal` creates the error of a refused request from the reason. `on_change` is called with
-        the number of units taken, negative for returned units.
+        `refusal` creates the error of a refused request from the reason.
         """
         self._capacity = capacity
         self._what = what
         self._wait_limit = wait_limit
         self._lock = wait_limit.lock
         self._refusal = refusal
-        self._on_change = on_change
-        self._used = 0
+        self.used = 0
+        """Number of units taken."""
         self._share = share_of(capacity)
         """The units that one user, or all unauthenticated clients together, may hold."""
         self._share_of_address = share_of(self._share)
@@ -150,7 +148,7 @@ class FairPool:
             Exception: The `refusal`: the wait timed out, or too many requests wait already.
         """
         with self._lock:
-            is_free = not self._used or self._used + amount <= self._capacity
+            is_free = not self.used or self.used + amount <= self._capacity
             if is_free and not self._lines and self._full_share(holder, amount) is None:
                 self._count(holder, amount)
                 return
@@ -200,7 +198,7 @@ class FairPool:
         for holder, line in self._lines.items():
             amount = line[0].amount
             if self._full_share(holder, amount) is None:
-                is_free = not self._used or self._used + amount <= self._capacity
+                is_free = not self.used or self.used + amount <= self._capacity
                 return line[0] if is_free else None
         return None
 
@@ -225,8 +223,7 @@ class FairPool:
 
     def _count(self, holder: Holder, amount: int) -> None:
         """Count units taken, or a negative number returned."""
-        self._used += amount
-        self._on_change(amount)
+        self.used += amount
         for each in holder:
             in_use = self._in_use.get(each, 0) + amount
             if in_use:
@@ -238,7 +235,7 @@ class FairPool:
         full = self._full_share(holder, amount)
         if full is None:
             return (
-                f"the server is busy: {self._used} of {self._capacity} {self._what} are in use;"
+                f"the server is busy: {self.used} of {self._capacity} {self._what} are in use;"
                 " try again soon"
             )
         whose = "unauthenticated clients" if full == ANONYMOUS else "yours"
@@ -274,6 +271,17 @@ class Admission:
             wait_limit,
             refusal=partial(_refuse, "memory"),
         )
+
+    def update_metrics(self) -> None:
+        """Set the metric of slots in use; called about once a second."""
+        for name, slots in (
+            ("work", self._work),
+            ("transfers", self._transfers),
+            ("bodies", self._bodies),
+            ("hooks", self._hooks),
+            ("sign-ins", self._sign_ins),
+        ):
+            SLOTS_USED.labels(name).set(slots.used)
 
     def admit(self, record: RequestRecord, *, is_transfer: bool) -> None:
         """Take a slot for a request, until its end; it counts for its user or its address.
@@ -362,7 +370,6 @@ def _slots(name: str, count: int, wait_limit: WaitLimit) -> FairPool:
         f"slots for {name}",
         wait_limit,
         refusal=partial(_refuse, name),
-        on_change=SLOTS_USED.labels(name).inc,
     )
 
 

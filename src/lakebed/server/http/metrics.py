@@ -5,11 +5,12 @@
 processes. The supervisor creates the folder and sets the variable before it starts any process,
 since the library reads the variable at import. Without it, as in tests, metrics cover this process.
 
-- ``lakebed_http_requests_total``: requests by operation and status.
-- ``lakebed_http_seconds``: their duration, to the last byte of the answer, by operation.
+- ``lakebed_http_seconds``: duration of requests, to the last byte of the answer, by operation and
+  status; its count is that of the requests.
 - ``lakebed_http_requests_in_progress``: requests in progress.
 - ``lakebed_http_refused_total``: requests answered 503 for lack of a slot, by kind of slot.
-- ``lakebed_http_slots``, ``lakebed_http_slots_used``: slots, and slots in use, by kind.
+- ``lakebed_http_slots``, ``lakebed_http_slots_used``: slots, and slots in use, by kind, as of the
+  last second.
 
 The supervisor's metrics (see `lakebed.server.processes.metrics`) are a file of the same folder.
 """
@@ -56,34 +57,28 @@ SLOTS: Final = Gauge(
     "lakebed_http_slots", "Slots for requests, by kind", ["slot"], multiprocess_mode="livesum"
 )
 SLOTS_USED: Final = Gauge(
-    "lakebed_http_slots_used", "Slots in use, by kind", ["slot"], multiprocess_mode="livesum"
-)
-_REQUESTS: Final = Counter(
-    "lakebed_http_requests", "Requests by operation and status", ["operation", "status"]
+    "lakebed_http_slots_used",
+    "Slots in use, by kind, as of the last second",
+    ["slot"],
+    multiprocess_mode="livesum",
 )
 _SECONDS: Final = Histogram(
     "lakebed_http_seconds",
-    "Time of requests, to the last byte of the answer",
-    ["operation"],
+    "Requests and their time to the last byte of the answer, by operation and status",
+    ["operation", "status"],
     buckets=(0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 10, 60, 600),
 )
 
 
 def count(record: RequestRecord) -> None:
     """Count a request that has ended."""
-    operation = record.operation or NO_OPERATION
-    _requests(operation, record.status).inc()
-    _seconds(operation).observe(time.monotonic() - record.begun)
+    seconds = _seconds(record.operation or NO_OPERATION, record.status)
+    seconds.observe(time.monotonic() - record.begun)
 
 
 @cache
-def _requests(operation: str, status: int) -> Counter:
-    return _REQUESTS.labels(operation, str(status))
-
-
-@cache
-def _seconds(operation: str) -> Histogram:
-    return _SECONDS.labels(operation)
+def _seconds(operation: str, status: int) -> Histogram:
+    return _SECONDS.labels(operation, str(status))
 
 
 def render() -> bytes:

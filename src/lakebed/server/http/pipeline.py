@@ -68,8 +68,13 @@ class Pipeline:
         steps: Iterable[Step],
         proxies: TrustedProxies | None = None,
         begin_span: BeginSpan | None = None,
+        update_metrics: Callable[[], object] = lambda: None,
     ) -> None:
-        """Create an application; the last step answers every request."""
+        """Create an application; the last step answers every request.
+
+        A server calls `update_metrics` about once a second.
+        """
+        self.update_metrics: Final = update_metrics
         self._steps: Final = tuple(steps)
         self._proxies = proxies or TrustedProxies()
         self._begin_span = begin_span

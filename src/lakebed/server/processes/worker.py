@@ -50,8 +50,8 @@ def main(
 
     Args:
         settings: checked settings.
-        factory: ``package.module:function`` that creates the application; a method `close` of it is
-            called at the end.
+        factory: ``package.module:function`` that creates the application; its method
+            `update_metrics` is called about once a second, `close` at the end, if it has them.
         link: pipe to the supervisor: reports failures, and shows its end.
         listener: the listening socket, shared by all workers.
         number: the index of this worker.
@@ -76,7 +76,7 @@ def main(
             server_name=settings.listen.host,
             number=number,
             counts=counts,
-            heartbeat=partial(_send_heartbeat, heartbeats),
+            heartbeat=partial(_send_heartbeat, heartbeats, app),
             report=count_cut,
             begin_thread=call_before_waiting,
         )
@@ -112,7 +112,10 @@ def count_cut(kind: ClientCut, reason: str, peer: str) -> None:
     refusals.count(Refusal(kind), reason, client=peer if record is None else record.client)
 
 
-def _send_heartbeat(heartbeats: Connection) -> None:
+def _send_heartbeat(heartbeats: Connection, app: object) -> None:
+    update_metrics = getattr(app, "update_metrics", None)
+    if update_metrics is not None:
+        update_metrics()
     # A suspended supervisor reads no heartbeats; a dead one ends this process.
     with suppress(OSError):
         os.write(heartbeats.fileno(), b".")
