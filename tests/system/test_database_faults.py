@@ -275,15 +275,22 @@ def test_a_stopped_server_is_said_to_be_unreachable(
 def test_without_its_fence_the_database_applies_a_held_request_later(
     database: Database, server: DatabaseServer
 ) -> None:
-    """The first test can fail: the network does bring the request, and the server takes it."""
-    with Bench(database, server) as bench:
-        database.take_out_the_fence(bench.store)
-        partition = uuid4().hex.encode()
-        version = bench.fill(partition)
-        before = bench.rows(partition)
-        bench.proxy.break_open(Fault.HOLD_REQUESTS)
-        with pytest.raises(OutcomeUnknown):
-            bench.store.set(partition, b"there", b"late", version)
-        assert bench.rows(partition) == before
-        bench.leave_and_release()
-        assert [value for _, value, _ in bench.rows(partition)] == [b"old", b"late"]
+    """The first test can fail: the network does bring the request, and the server takes it.
+
+    A client of gRPC sends the cancellation of a call behind the call. Both are held and arrive
+    together, so a server may see the cancellation first: one of several requests is applied.
+    """
+    for _ in range(20):
+        with Bench(database, server) as bench:
+            database.take_out_the_fence(bench.store)
+            partition = uuid4().hex.encode()
+            version = bench.fill(partition)
+            before = bench.rows(partition)
+            bench.proxy.break_open(Fault.HOLD_REQUESTS)
+            with pytest.raises(OutcomeUnknown):
+                bench.store.set(partition, b"there", b"late", version)
+            assert bench.rows(partition) == before
+            bench.leave_and_release()
+            if [value for _, value, _ in bench.rows(partition)] == [b"old", b"late"]:
+                return
+    pytest.fail("no held request was applied")
