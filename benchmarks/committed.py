@@ -25,7 +25,7 @@ from lakebed.base.ids import UniqueID
 from lakebed.base.runtime import ThreadRuntime
 from lakebed.block import LocalSettings, Namespace, open_block
 from lakebed.engine.committed import Cache, Committed, EntryQuery
-from lakebed.engine.model import Home
+from lakebed.engine.model import FilesRoot
 from lakebed.engine.settings import CacheSettings
 from lakebed.formats import MetaRangeID, metarange_path, range_path
 
@@ -33,7 +33,7 @@ ENTRIES = 1_000_000
 MEMORY_LIMIT_BYTES = 1_500_000_000
 AT_MOST_TWICE = 0.5
 RUNTIME = ThreadRuntime()
-HOME = Home(Namespace.parse("local://lake/repo"), UniqueID("uid"))
+HOME = FilesRoot(Namespace.parse("local://lake/repo"), UniqueID("uid"))
 # As `lakebed.formats` writes ranges: smaller files than by default, for more time.
 OUR_OPTIONS: dict[str, object] = {"compression": "zstd", "use_dictionary": ["content_type"]}
 

@@ -15,7 +15,7 @@ from lakebed.block import LocalSettings, open_block
 from lakebed.engine import records_pb2 as pb
 from lakebed.engine.committed import Committed
 from lakebed.engine.keys import STAGED_PREFIX
-from lakebed.engine.model import BranchID, Home
+from lakebed.engine.model import BranchID, FilesRoot
 from lakebed.formats import ENTRY_SCHEMA, MetaRangeID
 from lakebed.lake.commits import HeadChanges
 
@@ -54,7 +54,7 @@ def measure_scale(folder: Path, sizes: Sequence[int], *, repeats: int) -> list[R
     for size in sizes:
         place = folder / f"scale-{size}"
         with open_lake(place) as lake:
-            writer = open_committed(place / "blocks", lake.repository.home)
+            writer = open_committed(place / "blocks", lake.repository.files_root)
             metarange_id = writer.write(tables(size))
             branch = _branch_of(lake, metarange_id)
             entries = writer.look_up(metarange_id, _far_apart(writer, metarange_id))
@@ -88,7 +88,7 @@ def _changed(entries: pa.Table, identity: bytes) -> pa.Table:
     return entries.set_column(1, ENTRY_SCHEMA.field("identity"), identities)
 
 
-def open_committed(folder: Path, home: Home) -> Committed:
+def open_committed(folder: Path, home: FilesRoot) -> Committed:
     """Open the committed entries of a repository."""
     runtime = ThreadRuntime()
     return Committed(open_block(LocalSettings(folder)), home, runtime)

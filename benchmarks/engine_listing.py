@@ -84,7 +84,7 @@ def _directories(folder: Path, lake: BenchLake, where: str) -> Row:
     page = staging.list_entries(engine, LAKE, MAIN, EntryQuery(delimiter=b"/"))
     seconds = perf_counter() - begun
     assert page.items == [CommonPrefix(b"%d/" % number) for number in range(10)]
-    counters = engine._committed_in(lake.repository.home).counters  # noqa: SLF001
+    counters = engine._committed_in(lake.repository.files_root).counters  # noqa: SLF001
     seeks = len(calls) + counters.ranges_read + counters.metaranges_read
     operation = f"list 10 directories, {where} ({seeks} seeks)"
     return Row(operation, "sqlite", 1 / seconds, SEEKS / seeks, 1.0)

@@ -56,7 +56,7 @@ def import_on_spark(spark: SparkSession, folder: Path, objects: int) -> str:
     storage.block.put(namespace.address(OWNER_PATH), [owner])
     started = Started(
         id="id",
-        mark=GCMarker(str(namespace), _UID, ""),
+        marker=GCMarker(str(namespace), _UID, ""),
         local_root=None,
         sources=(IngestSource(str(PLACE), is_prefix=True, destination=b"lake/"),),
         breaks=Breaks(),

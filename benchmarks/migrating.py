@@ -44,7 +44,7 @@ def measure(rows: int, turns: int) -> Row:
 
 def _write(tables: list[pa.Table], turn: int) -> float:
     with tempfile.TemporaryDirectory() as name, open_lake(Path(name) / "lake") as lake:
-        committed = open_committed(Path(name) / f"blocks-{turn}", lake.repository.home)
+        committed = open_committed(Path(name) / f"blocks-{turn}", lake.repository.files_root)
         begun = process_time()
         committed.write(tables)
         return process_time() - begun

@@ -113,7 +113,7 @@ def names_in(text: str) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_what_a_page_names_is_there(page: Path) -> None:
+def test_targets_of_links_exist(page: Path) -> None:
     text = page.read_text()
     names = list(names_in(text))
     if page.name == "CHANGELOG.md":  # it names members that were removed

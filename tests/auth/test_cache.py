@@ -21,7 +21,7 @@ from lakebed.kv.drivers.memory import MemoryStore
 from tests.auth.kit import NO_ADDRESS, READ, Clockwork, allow, deny, equip, may, service
 
 
-def test_what_another_process_changes_counts_within_the_bound(store: Store) -> None:
+def test_changes_by_another_process_apply_within_the_bound(store: Store) -> None:
     clock = Clockwork()
     here = service(store, clock, settings=AuthCacheSettings(cache_seconds=5.0))
     there = service(store, clock)
@@ -148,7 +148,7 @@ def test_it_is_kept_from_before_it_was_read() -> None:
     assert cache.get("a") > first
 
 
-def test_what_is_being_read_while_it_changes_is_not_kept() -> None:
+def test_a_value_changed_during_its_read_is_not_cached() -> None:
     values = iter(["old", "new"])
 
     def load(key: str) -> str:
@@ -205,7 +205,7 @@ def test_failures_of_authentication_are_kept_where_that_is_asked_for() -> None:
         return key
 
     settings = AuthCacheSettings(cache_seconds=5.0, cache_entries_max=3)
-    cache = ExpiringCache(load, clock, settings, keeps_failures=True)
+    cache = ExpiringCache(load, clock, settings, caches_failures=True)
     cache.get("known")
     for key in ["invented1", "invented1", *(f"invented{each}" for each in range(2, 6))]:
         with pytest.raises(AuthenticationFailed) as caught:

@@ -185,7 +185,7 @@ def assert_nothing_is_inherited(store: Store) -> None:
 
 
 @pytest.mark.parametrize("name", ["delete user", "delete group", "delete policy"])
-def test_nothing_is_left_of_who_is_deleted(name: str) -> None:
+def test_deleting_a_user_leaves_no_records(name: str) -> None:
     inner = MemoryStore(ThreadRuntime())
     OPERATIONS[name].act(furnish(inner))
     key = QUICKSTART.access_key_id.encode()
@@ -194,7 +194,7 @@ def test_nothing_is_left_of_who_is_deleted(name: str) -> None:
         assert not set(gone) & set(entry.key.partition(b"/")[2].split(b"\x00"))
 
 
-def test_who_is_half_deleted_is_gone_for_everyone() -> None:
+def test_a_partly_deleted_user_is_not_found() -> None:
     inner = MemoryStore(ThreadRuntime())
     furnish(inner)
     for name in ("delete user", "delete group", "delete policy"):
@@ -224,7 +224,7 @@ def test_who_is_half_deleted_is_gone_for_everyone() -> None:
 
 
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
-def test_who_takes_an_old_name_after_a_death_inherits_nothing(*, after: bool) -> None:
+def test_a_reused_name_after_a_crash_inherits_nothing(*, after: bool) -> None:
     _, _, calls = outcome_of(OPERATIONS["delete user"])
     for at in range(2, calls + 1):
         inner = MemoryStore(ThreadRuntime())
@@ -336,7 +336,7 @@ def losing_the_reply_to(inner: Store, operation: str, prefix: bytes) -> AuthServ
     return service(FaultyStore(inner, intercept), Clockwork(), settings=UNCACHED)
 
 
-def test_what_was_done_is_reported_as_done_though_the_reply_was_lost() -> None:
+def test_a_change_with_a_lost_reply_is_reported_as_done() -> None:
     inner = MemoryStore(ThreadRuntime())
     furnish(inner)
     assert losing_the_reply_to(inner, "set_if", b"users/").users.create("cay").id == "cay"

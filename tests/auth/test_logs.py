@@ -85,7 +85,9 @@ def test_a_secret_of_another_server_key_is_logged(
     assert text.startswith("cannot decrypt the secret of access key AKIAMINE: ")
 
 
-def test_what_others_left_is_logged(store: Store, log: pytest.LogCaptureFixture) -> None:
+def test_leftovers_of_other_processes_are_logged(
+    store: Store, log: pytest.LogCaptureFixture
+) -> None:
     auth = service(store, Clockwork())
     first = pb.FirstUser(user="first", unique_id="1")
     Records(store, SETUP, AUTH).set(SETUP_NAME, pb.Setup(attempt_id="1", user=first))

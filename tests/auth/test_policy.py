@@ -133,7 +133,7 @@ def test_rules_say_what_a_naive_reading_says(
     assert is_allowed(policies, user, asked) == expected
 
 
-def test_nothing_is_allowed_by_no_policy() -> None:
+def test_a_user_without_policies_is_denied() -> None:
     assert not is_allowed([], "jane", Permission("fs:ReadObject", "*"))
 
 
@@ -329,7 +329,7 @@ def with_condition(operator: str, **fields: tuple[str, ...]) -> Statement:
     ],
     ids=lambda statement: repr(statement)[:80],
 )
-def test_what_would_be_ignored_is_refused(statement: Statement) -> None:
+def test_unsupported_statements_are_refused(statement: Statement) -> None:
     with pytest.raises(InvalidPolicy) as error:
         check_statements([statement])
     assert len(str(error.value)) < 300

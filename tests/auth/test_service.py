@@ -233,7 +233,7 @@ def test_a_key_left_by_a_dead_user_is_free_and_its_line_is_healed(
 # Again under an old name
 
 
-def test_who_is_made_again_inherits_nothing(auth: AuthService) -> None:
+def test_a_recreated_user_inherits_nothing(auth: AuthService) -> None:
     auth.setup("admin")
     auth.users.create("jane")
     auth.policies.create("all", [allow("*")])
@@ -343,9 +343,7 @@ def test_conditions_reach_from_the_request_to_the_policy(auth: AuthService) -> N
     assert not may(auth, jane, READ)
 
 
-def test_what_a_newer_version_may_have_written_allows_nothing(
-    auth: AuthService, store: Store
-) -> None:
+def test_policies_of_a_newer_version_allow_nothing(auth: AuthService, store: Store) -> None:
     auth.users.create("jane")
     _, jane = equip(auth, "jane")
     auth.policies.create("odd", [allow("*")])

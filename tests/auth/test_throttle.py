@@ -64,7 +64,7 @@ def test_addresses_of_one_ipv6_network_are_one(throttle: Throttle) -> None:
 
 
 @pytest.mark.slow
-def test_what_is_remembered_is_bounded(throttle: Throttle) -> None:
+def test_the_memory_of_failures_is_bounded(throttle: Throttle) -> None:
     for number in range(20_000):
         for is_known in (True, False):
             throttle.note_failure(f"key{number}", f"client{number}", is_known=is_known)

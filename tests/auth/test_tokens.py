@@ -116,6 +116,6 @@ def test_a_token_that_nobody_signed_is_refused() -> None:
 
 
 @given(st.text(max_size=40) | st.from_regex(r"[\w-]*\.[\w-]*\.[\w-]*", fullmatch=True))
-def test_what_strangers_make_up_is_refused(token: str) -> None:
+def test_forged_tokens_are_refused(token: str) -> None:
     with pytest.raises(AuthenticationFailed):
         Tokens(KEYS, Clockwork()).verify(token)

@@ -60,7 +60,7 @@ def test_a_system_without_such_a_clock_has_the_ordinary_one(
     assert time.monotonic() <= ThreadRuntime().monotonic() <= time.monotonic()
 
 
-def test_what_runs_side_by_side_is_done_without_threads_if_there_are_none(
+def test_parallel_work_runs_without_threads_if_none_is_free(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def refuse(_thread: threading.Thread) -> NoReturn:
@@ -83,7 +83,7 @@ def test_a_call_does_not_wait_for_helpers_that_others_use(
         busy.set()
 
 
-def test_what_runs_side_by_side_may_have_parts_that_do_too() -> None:
+def test_parallel_work_can_be_nested() -> None:
     def count(depth: int) -> int:
         return 1 + sum(ThreadRuntime().map_parallel(count, [depth - 1] * 3)) if depth else 1
 

@@ -154,7 +154,7 @@ def test_the_parts_of_a_store() -> None:
         "mem://Data/x",
     ],
 )
-def test_what_is_no_address(url: str) -> None:
+def test_invalid_addresses(url: str) -> None:
     with pytest.raises(InvalidAddress):
         Address.parse(url)
     with pytest.raises(ValueError):  # noqa: PT011 - it is also the builtin

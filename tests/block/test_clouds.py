@@ -42,7 +42,7 @@ from lakebed.block import (
 from lakebed.block.address import StoreName
 from lakebed.block.drivers.azure.blocks import AzureBlock, BlobUploads, BlockKind
 from lakebed.block.drivers.cloud.errors import Answer, explain, refusal
-from lakebed.block.drivers.cloud.streams import MeasuredChunks, in_sizes, one_behind
+from lakebed.block.drivers.cloud.streams import MeasuredChunks, delayed_by_one, in_sizes
 from lakebed.block.drivers.gcs import _listed
 from lakebed.block.drivers.s3.store import S3BlockStore
 
@@ -83,7 +83,7 @@ blocks = st.builds(
         (Answer(507), StorageFull),
     ],
 )
-def test_what_answers_mean(answer: Answer, error: type[BlockError]) -> None:
+def test_errors_by_status(answer: Answer, error: type[BlockError]) -> None:
     meaning = refusal(answer, ADDRESS)
     assert type(meaning) is error
     assert ADDRESS.path in str(meaning)
@@ -119,7 +119,7 @@ class Careless(S3BlockStore):
     def _connect(self, store: StoreName, retries: object) -> Any:
         return MemoryStore()
 
-    def _only(self, etag: ETag) -> Any:
+    def _if_match(self, etag: ETag) -> Any:
         return {}
 
 
@@ -151,7 +151,7 @@ def test_messages_hold_nothing_of_the_answer_but_its_code() -> None:
 
 @given(chunks=st.lists(st.binary(max_size=3)))
 def test_chunks_held_back_are_all_there(chunks: list[bytes]) -> None:
-    assert list(one_behind(chunks)) == chunks
+    assert list(delayed_by_one(chunks)) == chunks
 
 
 def test_no_chunk_goes_before_the_next_one_came() -> None:
@@ -160,7 +160,7 @@ def test_no_chunk_goes_before_the_next_one_came() -> None:
         raise ConnectionError
 
     with pytest.raises(ConnectionError):
-        next(iter(one_behind(breaking())))
+        next(iter(delayed_by_one(breaking())))
 
 
 @given(chunks=st.lists(st.binary(max_size=5)), size=st.integers(0, 20))

@@ -43,7 +43,7 @@ def test_an_address_is_a_file_below_the_root(store: BlockStore, root: Path) -> N
         *("n" * 256, "é" * 128, "x/" + "n" * 256 + "/y", "/".join(["d" * 200] * 21)),
     ],
 )
-def test_what_a_disk_cannot_spell_is_refused(store: BlockStore, path: str) -> None:
+def test_paths_invalid_on_a_disk_are_refused(store: BlockStore, path: str) -> None:
     address = DATA.address(path)
     calls: list[Callable[[], object]] = [
         *writes(store, address),

@@ -303,7 +303,7 @@ def test_a_disk_that_cannot_be_told_to_begin_is_waited_for_in_the_end(
 
 
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EROFS, errno.EIO])
-def test_what_was_done_is_never_called_refused(
+def test_a_completed_change_is_never_reported_as_refused(
     root: Path, monkeypatch: pytest.MonkeyPatch, code: int
 ) -> None:
     def fsync(descriptor: int) -> None:

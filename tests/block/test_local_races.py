@@ -124,7 +124,7 @@ RIVALS: dict[str, tuple[Callable[[BlockStore, Address, ETag], object], bytes | N
 
 
 @pytest.mark.parametrize("rival", RIVALS)
-def test_nothing_comes_between_comparing_and_replacing(
+def test_compare_and_replace_is_atomic(
     root: Path, monkeypatch: pytest.MonkeyPatch, rival: str
 ) -> None:
     call, expected = RIVALS[rival]

@@ -206,7 +206,7 @@ def test_every_object_that_was_not_deleted_counts() -> None:
     assert figures.of("errors_total", "delete_many", "storage_unavailable") == 1
 
 
-def test_nothing_is_left_to_the_defaults_of_the_interface() -> None:
+def test_every_default_method_is_overridden() -> None:
     # A driver may override a default, so the wrapper must call it. `exists` calls `head`.
     public = {
         name

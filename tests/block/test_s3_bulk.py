@@ -177,7 +177,7 @@ ANSWER = b"""<?xml version="1.0" encoding="UTF-8"?>
 </DeleteResult>"""
 
 
-def test_what_the_bucket_says_of_each_object_is_reported() -> None:
+def test_the_result_of_each_object_is_reported() -> None:
     single: list[str] = []
 
     def answer(method: str, path: str) -> tuple[int, bytes]:

@@ -60,6 +60,6 @@ def test_keys_are_decoded_only_if_they_were_encoded() -> None:
         result(WHOLE.replace("2026-01-02", "yesterday")),
     ],
 )
-def test_what_is_no_page_is_refused(document: bytes) -> None:
+def test_invalid_pages_are_refused(document: bytes) -> None:
     with pytest.raises(StorageUnavailable, match="invalid listing of s3://bucket/folder/"):
         parse_page(document, NAMESPACE)

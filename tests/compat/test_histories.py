@@ -54,7 +54,7 @@ def test_the_log_of_an_object_names_the_commit_and_not_the_merge(lake: Repositor
     assert lake.log(prefixes=["folder/"], limit=True, amount=1) == ["change a"]
 
 
-def test_what_both_sides_changed_alike_is_not_in_a_diff_of_three_dots(lake: Repository) -> None:
+def test_equal_changes_are_not_in_a_three_dot_diff(lake: Repository) -> None:
     for branch in ("b1", "b2"):
         lake.branch(branch)
         lake.put("same", b"same", branch)

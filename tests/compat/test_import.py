@@ -52,7 +52,7 @@ def test_the_python_wrapper_imports(repository: Repository, files: Path) -> None
     assert getattr(over.value, "status_code", None) == 409
 
 
-def test_what_changed_since_answers_410(
+def test_a_changed_object_answers_410(
     repository: Repository, files: Path, sqlite_lakebed: LakebedServer
 ) -> None:
     main = repository.branch("main")

@@ -128,7 +128,7 @@ def test_a_bucket_is_made_by_the_command_line(gateway: Gateway) -> None:
     assert "by-hand" in aws.run("aws", "s3", "ls")
 
 
-def test_what_lakefs_refuses_is_refused_in_its_words(gateway: Gateway) -> None:
+def test_refusals_have_the_wording_of_lakefs(gateway: Gateway) -> None:
     s3, bucket = gateway.client(), gateway.repository
     key = {"Bucket": bucket, "Key": "main/words/there"}
     s3.put_object(**key, Body=b"there")

@@ -245,7 +245,7 @@ def test_policies_are_checked(shared: Server) -> None:
     assert same.status_code == 200
 
 
-def test_what_was_removed_has_no_size(fresh: Server) -> None:
+def test_removed_objects_have_no_size(fresh: Server) -> None:
     fresh.put("short-lived", b"12345")
     fresh.call("POST", f"{ON_BRANCH}/commits", json={"message": "put"})
     fresh.call("DELETE", f"{ON_BRANCH}/objects", params={"path": "short-lived"})

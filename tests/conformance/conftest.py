@@ -20,9 +20,13 @@ FIRST: Final = {
     )
 }
 MAIN_TESTS: Final = {
-    *("test_a_value_comes_back", "test_set_if_absent", "test_set_if_unchanged"),
+    *("test_get_returns_the_value_set", "test_set_if_absent", "test_set_if_unchanged"),
     *("test_delete_if_unchanged", "test_scan_is_in_byte_order", "test_one_of_many_creates_wins"),
-    *("test_an_object_comes_back", "test_create_only_if_absent", "test_parts_are_joined_by_number"),
+    *(
+        "test_reading_returns_the_bytes_written",
+        "test_create_only_if_absent",
+        "test_parts_are_joined_by_number",
+    ),
     *("test_byte_ranges_agree_with_slices", "test_listings_tell_size_time_and_etag"),
 }
 _HERE: Final = Path(__file__).parent

@@ -36,7 +36,9 @@ class TestS3OnMoto(BlockConformance):
         store.abort_upload(namespace.address("object"), UploadId("a/b"))
         _finds_no_upload(store, namespace, UploadId("a/b"))
 
-    def test_an_aborted_upload_is_gone(self, store: BlockStore, namespace: Namespace) -> None:
+    def test_an_aborted_upload_does_not_exist(
+        self, store: BlockStore, namespace: Namespace
+    ) -> None:
         address = namespace.address("object")
         upload_id = store.create_upload(address)
         store.put_part(address, upload_id, 1, [b"data"], size=4)

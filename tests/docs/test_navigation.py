@@ -17,7 +17,7 @@ def test_every_page_is_in_the_navigation() -> None:
     assert sorted((pages | notes) - set(named)) == []
 
 
-def test_nothing_is_loaded_from_elsewhere() -> None:
+def test_pages_load_no_external_resources() -> None:
     text = CONFIGURATION.read_text()
     assert "font: false" in text
     assert "http" not in text

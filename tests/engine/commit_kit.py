@@ -43,7 +43,7 @@ class CommitKit:
         self.runtime = ThreadRuntime()
         self.store = MemoryStore(self.runtime)
         self.block = MemoryBlockStore(self.runtime)
-        self.committed = ModelCommitted(self.block, REPOSITORY.home)
+        self.committed = ModelCommitted(self.block, REPOSITORY.files_root)
         record = pb.Repository(
             state=ACTIVE,
             unique_id=REPOSITORY.unique_id,

@@ -92,7 +92,7 @@ class HistoryKit:
         """The committed entries, with a cache and counters of their own."""
         return Committed(
             self.block,
-            self.repository.home,
+            self.repository.files_root,
             RUNTIME,
             cache=Cache(RUNTIME),
             breaks=self.breaks,

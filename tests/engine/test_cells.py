@@ -23,7 +23,7 @@ from lakebed.engine.keys import STAGED_PREFIX
 from lakebed.engine.model import Branch, BranchID, RepositoryID, StagingToken
 from lakebed.engine.staging import listing
 from lakebed.engine.staging.cells import (
-    MARK,
+    PROPOSAL_PREFIX,
     TOMBSTONE,
     Cells,
     all_values,
@@ -321,7 +321,9 @@ def test_all_that_may_become_visible_is_spelled_out() -> None:
     assert list(all_values(cells)) == rows
 
 
-@pytest.mark.parametrize("value", [MARK, MARK + b"\xff", MARK + TOMBSTONE])
+@pytest.mark.parametrize(
+    "value", [PROPOSAL_PREFIX, PROPOSAL_PREFIX + b"\xff", PROPOSAL_PREFIX + TOMBSTONE]
+)
 def test_a_damaged_cell_is_named_and_left_as_it_is(value: bytes) -> None:
     store, token = MemoryStore(ThreadRuntime()), StagingToken("t")
     place = token.encode(), STAGED_PREFIX + b"broken"

@@ -11,7 +11,7 @@ from lakebed.engine.commits.commit import Committer
 from lakebed.engine.commits.requests import CommitProposals, CommitRequest, MergeRequest
 from lakebed.engine.engine import Engine
 from lakebed.engine.errors import NoChanges, Refused
-from lakebed.engine.expiry_marks import EXPIRED, Marks
+from lakebed.engine.expiry_marks import EXPIRED, ExpiryMarks
 from lakebed.engine.hooks import Hooks, Preparation, Proposal
 from lakebed.engine.keys import DROPPED_PARTITION
 from lakebed.engine.model import Branch, Commit, CommitID, Repository, StagingToken
@@ -85,7 +85,7 @@ DOINGS = [commit_of_one, merge]
 
 
 @pytest.mark.parametrize("do", DOINGS)
-def test_what_hooks_approved_is_what_is_published(
+def test_the_commit_approved_by_hooks_is_published(
     lake: CommitKit, do: Callable[[CommitKit, Hooks], Commit]
 ) -> None:
     """The branch record changes during the hook, but not the commit to publish."""
@@ -151,7 +151,7 @@ def test_another_content_is_offered_again(
 
 
 @pytest.mark.parametrize("do", DOINGS)
-def test_nobody_is_told_an_id_before_its_sources_were_checked(
+def test_the_sources_of_a_commit_are_checked_before_its_id_is_returned(
     lake: CommitKit,
     do: Callable[[CommitKit, Hooks], Commit],
     monkeypatch: pytest.MonkeyPatch,
@@ -160,12 +160,12 @@ def test_nobody_is_told_an_id_before_its_sources_were_checked(
     hooks = Listening(lake.engine)
     before = {each.id for each in lake.engine().commits.list(REPOSITORY)}
 
-    def refuse(_marks: Marks, repository: Repository, ids: Sequence[CommitID]) -> None:
+    def refuse(_marks: ExpiryMarks, repository: Repository, ids: Sequence[CommitID]) -> None:
         (made,) = [e for e in lake.engine().commits.list(repository) if e.id not in before]
         assert set(made.parents) <= set(ids)
         raise Expired
 
-    monkeypatch.setattr(Marks, "find_all", refuse)
+    monkeypatch.setattr(ExpiryMarks, "find_all", refuse)
     with pytest.raises(Expired):
         do(lake, hooks)
     assert not hooks.heard
@@ -193,7 +193,7 @@ def test_a_record_that_has_expired_meanwhile_is_not_tried_again(
 
 
 @pytest.mark.parametrize("do", DOINGS)
-def test_nobody_is_told_of_a_commit_over_a_head_that_has_expired(
+def test_no_commit_is_published_over_an_expired_head(
     lake: CommitKit,
     do: Callable[[CommitKit, Hooks], Commit],
     monkeypatch: pytest.MonkeyPatch,
@@ -262,7 +262,7 @@ class Preparing(Hooks):
         return bool(self._name)
 
 
-def test_what_a_hook_writes_while_a_commit_is_prepared_is_in_the_commit(lake: CommitKit) -> None:
+def test_writes_by_a_prepare_commit_hook_are_in_the_commit(lake: CommitKit) -> None:
     hooks = Preparing(lake, "p1")
     made = commit_of_one(lake, hooks)
     assert lake.contents(made) == {b"a": "w1", b"manifest": "p1"}
@@ -375,7 +375,7 @@ def tell_the_id_early(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("plant", "test"),
     [
-        (publish_another_record, test_what_hooks_approved_is_what_is_published),
+        (publish_another_record, test_the_commit_approved_by_hooks_is_published),
         (skip_hooks_on_a_rebuild, test_another_content_is_offered_again),
     ],
 )
@@ -397,4 +397,6 @@ def test_an_id_told_early_is_found_out(
 ) -> None:
     tell_the_id_early(monkeypatch)
     with pytest.raises(AssertionError):
-        test_nobody_is_told_an_id_before_its_sources_were_checked(new_lake(), do, monkeypatch)
+        test_the_sources_of_a_commit_are_checked_before_its_id_is_returned(
+            new_lake(), do, monkeypatch
+        )

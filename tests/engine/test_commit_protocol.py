@@ -164,14 +164,14 @@ def test_a_reset_of_a_key_outlives_a_put_of_the_same_content_that_is_taken_back(
     staging.delete(ours, REPOSITORY.id, MAIN, b"a")
     looks = iter([True, False])
 
-    def is_fresh() -> bool:
+    def is_recent() -> bool:
         fresh = next(looks)
         if not fresh:
             other.resetter.reset_key(REPOSITORY, MAIN, b"a")
         return fresh
 
     with pytest.raises(Stale):
-        staging.put(ours, REPOSITORY.id, MAIN, entry(b"a", "old"), is_fresh=is_fresh)
+        staging.put(ours, REPOSITORY.id, MAIN, entry(b"a", "old"), is_recent=is_recent)
     assert shown(ours, b"a") == "old"
 
 
@@ -361,7 +361,7 @@ class _AlwaysRefusing(Hooks):
 
 
 @pytest.mark.parametrize("what", ["uploads of the same", "put and delete"])
-def test_what_changes_nothing_never_piles_up(lake: CommitKit, what: str) -> None:
+def test_tokens_without_effect_do_not_accumulate(lake: CommitKit, what: str) -> None:
     ours = lake.engine()
     put(ours, b"a", "w0")
     commit(ours)

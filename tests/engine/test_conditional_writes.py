@@ -247,7 +247,7 @@ def test_a_writer_that_dies_leaves_nothing_that_is_seen(
         assert shown(lake.engine(), b"a") == "w2"
 
 
-def test_what_a_dead_writer_proposed_is_removed_by_the_first_scan(lake: Kit) -> None:
+def test_the_first_scan_removes_proposals_of_a_dead_writer(lake: Kit) -> None:
     put(lake.engine(), b"b", "w0")
     die(lake.dying(), "w1", if_absent)
     token = lake.token
@@ -378,12 +378,12 @@ def test_a_stale_object_was_never_visible(lake: Kit, looks: list[bool]) -> None:
     seen: list[str | None] = []
     answers = iter(looks)
 
-    def is_fresh() -> bool:
+    def is_recent() -> bool:
         seen.append(shown(lake.engine(), b"a"))
         return next(answers)
 
     with pytest.raises(Stale):
-        create(lake.engine(), "w1", is_fresh=is_fresh)
+        create(lake.engine(), "w1", is_recent=is_recent)
     assert seen == [None] * len(looks)
     assert shown(lake.engine(), b"a") is None
     assert lake.cell() is None
@@ -400,7 +400,7 @@ def test_a_stale_object_replaces_nothing(lake: Kit) -> None:
             MAIN,
             entry(b"a", "w1"),
             condition=is_now("old"),
-            is_fresh=lambda: next(answers),
+            is_recent=lambda: next(answers),
         )
     after = lake.cell()
     assert before is not None
@@ -490,7 +490,7 @@ def test_a_plain_write_replaces_a_proposal(lake: Kit, kind: str, beside: str | N
     writes: dict[str, Callable[[], None]] = {
         "put": lambda: put(other, b"a", "w2"),
         "fresh put": lambda: staging.put(
-            other, REPOSITORY.id, MAIN, entry(b"a", "w2"), is_fresh=lambda: True
+            other, REPOSITORY.id, MAIN, entry(b"a", "w2"), is_recent=lambda: True
         ),
         "delete": lambda: staging.delete(other, REPOSITORY.id, MAIN, b"a"),
         "reset": lambda: other.resetter.reset_key(REPOSITORY, MAIN, b"a"),
@@ -516,7 +516,7 @@ def test_a_put_that_is_taken_back_goes_whatever_was_proposed_beside_it(
         put(lake.engine(), b"a", before)
     looks = iter([True, False])
 
-    def is_fresh() -> bool:
+    def is_recent() -> bool:
         fresh = next(looks)
         if not fresh:
             die(lake.dying(), "w2", is_now("w1"))
@@ -529,7 +529,7 @@ def test_a_put_that_is_taken_back_goes_whatever_was_proposed_beside_it(
         return fresh
 
     with pytest.raises(Stale):
-        staging.put(lake.engine(), REPOSITORY.id, MAIN, entry(b"a", "w1"), is_fresh=is_fresh)
+        staging.put(lake.engine(), REPOSITORY.id, MAIN, entry(b"a", "w1"), is_recent=is_recent)
     assert shown(lake.engine(), b"a") == before
     if not takes_away:
         assert not has_proposal(lake.cell())
@@ -541,7 +541,7 @@ def test_a_put_over_a_proposal_that_is_taken_back_does_not_bring_it_back(lake: K
     looks = iter([True, False])
     with pytest.raises(Stale):
         staging.put(
-            lake.engine(), REPOSITORY.id, MAIN, entry(b"a", "w2"), is_fresh=lambda: next(looks)
+            lake.engine(), REPOSITORY.id, MAIN, entry(b"a", "w2"), is_recent=lambda: next(looks)
         )
     assert shown(lake.engine(), b"a") == "old"
     assert not has_proposal(lake.cell())
@@ -556,7 +556,7 @@ def test_a_put_is_taken_back_though_a_proposal_comes_in_between(lake: Kit) -> No
 
     engine = lake.at(2, before=True, thing=propose_beside)  # the second write is the undo's
     with pytest.raises(Stale):
-        staging.put(engine, REPOSITORY.id, MAIN, entry(b"a", "w1"), is_fresh=lambda: next(looks))
+        staging.put(engine, REPOSITORY.id, MAIN, entry(b"a", "w1"), is_recent=lambda: next(looks))
     assert shown(lake.engine(), b"a") is None
     assert lake.cell() is None
 

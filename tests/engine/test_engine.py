@@ -35,9 +35,9 @@ def commit(engine: Engine, branch: BranchID, **contents: str) -> CommitID:
     return HeadChanges(engine).commit(LAKE, branch, REQUEST).commit.id
 
 
-def differences(engine: Engine, *, since_parting: bool) -> list[tuple[bytes, ChangeType, bool]]:
+def differences(engine: Engine, *, since_merge_base: bool) -> list[tuple[bytes, ChangeType, bool]]:
     page = Differences(engine).list_between(
-        LAKE, MAIN, DEV, EntryQuery(), since_parting=since_parting
+        LAKE, MAIN, DEV, EntryQuery(), since_merge_base=since_merge_base
     )
     return [
         (item.path, item.change, item.conflict)
@@ -46,35 +46,35 @@ def differences(engine: Engine, *, since_parting: bool) -> list[tuple[bytes, Cha
     ]
 
 
-def test_what_both_sides_changed_differently_is_a_conflict(engine: Engine) -> None:
+def test_different_changes_on_both_sides_conflict(engine: Engine) -> None:
     commit(engine, MAIN, both="ours", same="s", only_main="m")
     commit(engine, DEV, both="theirs", same="s", only_dev="d")
-    assert differences(engine, since_parting=True) == [
+    assert differences(engine, since_merge_base=True) == [
         (b"both", ChangeType.ADDED, True),
         (b"only_dev", ChangeType.ADDED, False),
     ]
-    assert differences(engine, since_parting=False) == [
+    assert differences(engine, since_merge_base=False) == [
         (b"both", ChangeType.CHANGED, False),
         (b"only_dev", ChangeType.ADDED, False),
         (b"only_main", ChangeType.REMOVED, False),
     ]
 
 
-def test_what_both_sides_changed_alike_is_no_change_since_they_parted(engine: Engine) -> None:
+def test_equal_changes_on_both_sides_are_no_change_since_the_merge_base(engine: Engine) -> None:
     commit(engine, MAIN, **{"a/same": "s", "b/same": "s", "gone": "g"})
     for branch in (MAIN, DEV):
         HeadChanges(engine).hard_reset(LAKE, branch, MAIN)
     for branch in (MAIN, DEV):
         staging.delete(engine, LAKE, branch, b"gone")
         commit(engine, branch, **{"a/same": "t", "c/same": "s"})
-    assert differences(engine, since_parting=True) == []
+    assert differences(engine, since_merge_base=True) == []
     commit(engine, DEV, **{"c/other": "o"})
     folded = Differences(engine).list_between(
-        LAKE, MAIN, DEV, EntryQuery(delimiter=b"/"), since_parting=True
+        LAKE, MAIN, DEV, EntryQuery(delimiter=b"/"), since_merge_base=True
     )
     assert [item.key for item in folded.items if isinstance(item, CommonPrefix)] == [b"c/"]
     page = Differences(engine).list_between(
-        LAKE, MAIN, DEV, EntryQuery(amount=1), since_parting=True
+        LAKE, MAIN, DEV, EntryQuery(amount=1), since_merge_base=True
     )
     assert (len(page.items), page.has_more) == (1, False)
 

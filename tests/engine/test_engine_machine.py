@@ -356,7 +356,7 @@ class EngineMachine(RuleBasedStateMachine):
         assert changed(page.items) == differing(before, after)
         base = self.held[self.merge_base(self.heads[left], self.heads[right])]
         page = Differences(self.lake).list_between(
-            REPOSITORY, left, right, EntryQuery(), since_parting=True
+            REPOSITORY, left, right, EntryQuery(), since_merge_base=True
         )
         assert changed(page.items) == differing(base, after) & differing(before, after)
         marked = {

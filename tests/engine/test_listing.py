@@ -14,7 +14,7 @@ from lakebed.engine.committed import Breaks, Committed, CommonPrefix, EntryPage,
 from lakebed.engine.keys import STAGED_PREFIX
 from lakebed.engine.model import StagingToken
 from lakebed.engine.staging.cells import TOMBSTONE, Cells, encode
-from lakebed.engine.staging.listing import Noting, list_changes, list_entries
+from lakebed.engine.staging.listing import SkipIndexOptions, list_changes, list_entries
 from lakebed.engine.staging.scan import changes_table
 from lakebed.formats import Entry, MetaRangeID, entries_of, entries_table
 from lakebed.kv import CorruptRecord, Item, Store, Version
@@ -41,7 +41,7 @@ class Staged:
         runtime = ThreadRuntime()
         block = open_block(MemorySettings(), runtime=runtime)
         self.committed = Committed(
-            block, REPOSITORY.home, runtime, breaks=Breaks(mean_rows=4, max_rows=8)
+            block, REPOSITORY.files_root, runtime, breaks=Breaks(mean_rows=4, max_rows=8)
         )
         self.base = {key: entry(key, f"c-{text}", text) for key, text in committed.items()}
         rows = [self.base[key] for key in sorted(self.base)]
@@ -62,8 +62,8 @@ class Staged:
         return Cells(self.store, TOKENS, VERSION)
 
     def page(self, query: EntryQuery, *, noted_min: int = 10_000) -> EntryPage[Entry]:
-        noting = Noting(0, noted_min)
-        return list_entries(self.cells, self.committed, self.metarange_id, query, noting=noting)
+        noting = SkipIndexOptions(0, noted_min)
+        return list_entries(self.cells, self.committed, self.metarange_id, query, options=noting)
 
     def entries(self, query: EntryQuery, *, noted_min: int = 10_000) -> list[Entry | CommonPrefix]:
         items: list[Entry | CommonPrefix] = []
@@ -227,8 +227,8 @@ def test_a_page_over_many_sealed_tokens_reads_a_little_of_each() -> None:
         shown = mine | shown  # the first token is the newest
     reads = Reads(lake)
     cells = Cells(lake.store, tokens, VERSION)
-    noting = Noting(0, 10_000)
-    page = list_entries(cells, lake.committed, lake.metarange_id, EntryQuery(), noting=noting)
+    noting = SkipIndexOptions(0, 10_000)
+    page = list_entries(cells, lake.committed, lake.metarange_id, EntryQuery(), options=noting)
     found = {item.key: item.address for item in page.items if isinstance(item, Entry)}
     assert found == {key: shown[key] for key in keys[:1000]}
     assert reads.calls <= len(tokens)

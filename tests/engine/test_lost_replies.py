@@ -39,10 +39,10 @@ class GrowsStale:
     """Returns True when called before the write, and False after it."""
 
     def __init__(self) -> None:
-        self.is_fresh = True
+        self.is_recent = True
 
     def __call__(self) -> bool:
-        was_fresh, self.is_fresh = self.is_fresh, False
+        was_fresh, self.is_recent = self.is_recent, False
         return was_fresh
 
 
@@ -57,13 +57,13 @@ OPERATIONS: dict[str, Callable[[Engine], object]] = {
         engine, REPOSITORY.id, MAIN, entry(b"new", "w3"), condition=if_absent
     ),
     "put fresh": lambda engine: staging.put(
-        engine, REPOSITORY.id, MAIN, entry(b"a", "w2"), is_fresh=lambda: True
+        engine, REPOSITORY.id, MAIN, entry(b"a", "w2"), is_recent=lambda: True
     ),
     "put that asks the store whether it is fresh": lambda engine: staging.put(
-        engine, REPOSITORY.id, MAIN, entry(b"a", "w2"), is_fresh=lambda: has_branch(engine)
+        engine, REPOSITORY.id, MAIN, entry(b"a", "w2"), is_recent=lambda: has_branch(engine)
     ),
     "put that grows stale": lambda engine: staging.put(
-        engine, REPOSITORY.id, MAIN, entry(b"a", "w2"), is_fresh=GrowsStale()
+        engine, REPOSITORY.id, MAIN, entry(b"a", "w2"), is_recent=GrowsStale()
     ),
     "delete": lambda engine: staging.delete(engine, REPOSITORY.id, MAIN, b"a"),
     "reset": lambda engine: engine.resetter.reset(REPOSITORY, MAIN),
@@ -139,7 +139,7 @@ def try_with(network: Interceptor, name: str) -> tuple[KVError | None, bool]:
 
 
 @pytest.mark.parametrize("name", OPERATIONS)
-def test_what_may_have_happened_is_not_denied(name: str) -> None:
+def test_an_unknown_outcome_is_not_reported_as_failed(name: str) -> None:
     effects = 0
     for number in range(1, 20):
         network = LosesOneReplyAndAllThatFollow(number)

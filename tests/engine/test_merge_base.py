@@ -57,7 +57,7 @@ def test_the_merge_base_agrees_with_sets_of_ancestors(
 
 
 @given(shapes(), st.data())
-def test_what_is_remembered_changes_no_answer(history: list[Shape], data: st.DataObject) -> None:
+def test_cached_searches_change_no_merge_base(history: list[Shape], data: st.DataObject) -> None:
     """Some searches are interrupted by a missing commit."""
     world = HistoryKit()
     commits = world.build(history)

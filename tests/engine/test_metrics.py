@@ -116,7 +116,7 @@ def test_merges_by_operation_and_outcome(lake: MeasuredLake) -> None:
     assert moved(merge_with_conflict, "merge_seconds_count", **labels) == 1
 
 
-def test_what_the_cleaner_removes(lake: MeasuredLake) -> None:
+def test_the_cleaner_counts_removals(lake: MeasuredLake) -> None:
     lake.put(b"a", b"b")
     HeadChanges(lake.engine).reset(LAKE, MAIN)
     cleaner = Cleaner(lake.store, RUNTIME, grace_seconds=0)

@@ -106,7 +106,7 @@ def test_a_read_sees_what_others_have_done_since(lake: ReaderAndWriter) -> None:
     assert lake.shown() == "2"
 
 
-def test_what_is_committed_is_found_below_what_is_staged(lake: ReaderAndWriter) -> None:
+def test_committed_entries_are_found_below_staged_ones(lake: ReaderAndWriter) -> None:
     lake.put("1")
     lake.commit()
     assert lake.shown() == "1"

@@ -58,7 +58,7 @@ class TwoProcesses:
         self.other.repositories.create(NAME, Namespace.parse("mem://lakes/a"), committer="ann")
 
     def put(self, name: str) -> None:
-        staging.put(self.writer, NAME, MAIN, entry(b"key", name), is_fresh=lambda: True)
+        staging.put(self.writer, NAME, MAIN, entry(b"key", name), is_recent=lambda: True)
 
     def shown(self) -> str:
         return staging.get(self.other, NAME, MAIN, b"key").address

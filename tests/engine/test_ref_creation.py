@@ -119,7 +119,7 @@ def test_many_who_race_for_a_name_leave_it_to_one(engine: Engine) -> None:
             assert sum(pool.map(create, range(8), [f"n{number}"] * 8)) == 1
 
 
-def test_what_is_only_being_created_is_not_found(engine: Engine, store: Store) -> None:
+def test_a_ref_in_creation_is_not_found(engine: Engine, store: Store) -> None:
     """A dead creator's record is invisible and blocks no other creation."""
     repository = engine.repositories.get(LAKE)
     head = engine.branches.get(repository, MAIN).commit_id

@@ -118,7 +118,7 @@ def test_a_new_repository_has_a_branch_and_an_empty_first_commit(parts: Parts) -
     commit = parts.commits.get(created, branch.commit_id)
     assert (commit.message, commit.committer) == ("Repository created", "ann")
     assert (commit.parents, commit.generation) == ((), 1)
-    committed = committed_for(parts.block, parts.runtime, Cache(parts.runtime))(created.home)
+    committed = committed_for(parts.block, parts.runtime, Cache(parts.runtime))(created.files_root)
     with pytest.raises(EntryNotFound):
         committed.get(commit.metarange_id, b"anything")
 
@@ -223,7 +223,7 @@ def repository_record(state: pb.RepositoryState, namespace: str) -> pb.Repositor
     return pb.Repository(unique_id="u", state=state, storage_namespace=namespace)
 
 
-def test_what_is_not_active_is_not_found(parts: Parts) -> None:
+def test_inactive_repositories_are_not_found(parts: Parts) -> None:
     with pytest.raises(RepositoryNotFound, match="repository not found: lake"):
         parts.repositories.get(LAKE)
     records = Records(parts.store, RECORDS, GRAVELER)
@@ -298,7 +298,7 @@ def test_name_and_place_are_free_at_once_and_nothing_shows_through(parts: Parts)
 
 
 @pytest.mark.parametrize("finish", ["create", "delete", "clean", "nested"])
-def test_whoever_meets_a_deletion_finishes_it(parts: Parts, finish: str) -> None:
+def test_an_unfinished_deletion_is_finished_by_any_process(parts: Parts, finish: str) -> None:
     create(parts)
     records = Records(parts.store, RECORDS, GRAVELER)
     record = records.get(b"lake")

@@ -166,7 +166,7 @@ def test_a_parent_that_a_commit_does_not_have(refs: Refs, expression: str, count
         refs.commit_id(expression)
 
 
-def test_where_a_commit_is_needed(refs: Refs) -> None:
+def test_expressions_that_need_a_commit(refs: Refs) -> None:
     assert refs.resolver.commit(refs.repository, "main") == refs.merge
     assert refs.resolver.commit(refs.repository, "main@") == refs.merge
     assert refs.resolver.commit(refs.repository, "main^2") == refs.side

@@ -87,7 +87,7 @@ class Scene(ThreadRuntime):
         return first, rest
 
 
-def test_who_asks_during_a_read_gets_what_the_next_one_finds() -> None:
+def test_callers_during_a_read_get_the_result_of_the_next() -> None:
     scene = Scene()
     with ThreadPoolExecutor(8) as pool:
         first, rest = scene.ask_while_one_reads(pool, others=3)
@@ -124,7 +124,7 @@ def test_an_error_is_told_to_those_who_share_the_read_and_to_no_others(failing: 
         assert scene.shared.get("key") == 3
 
 
-def test_who_is_broken_off_before_its_turn_leaves_it_to_the_others() -> None:
+def test_a_caller_interrupted_before_its_read_leaves_it_to_the_others() -> None:
     scene = Scene()
     scene.broken_off = {1}
     with ThreadPoolExecutor(8) as pool:
@@ -142,7 +142,7 @@ def test_who_is_broken_off_before_its_turn_leaves_it_to_the_others() -> None:
         assert pool.submit(scene.shared.get, "key").result(PATIENCE_SECONDS) == 3
 
 
-def test_who_is_broken_off_with_nobody_behind_it_leaves_nothing_to_wait_for() -> None:
+def test_an_interrupted_last_caller_leaves_no_pending_read() -> None:
     scene = Scene()
     scene.broken_off = {1}
     with ThreadPoolExecutor(8) as pool:
@@ -154,7 +154,7 @@ def test_who_is_broken_off_with_nobody_behind_it_leaves_nothing_to_wait_for() ->
         assert pool.submit(scene.shared.get, "key").result(PATIENCE_SECONDS) == 2
 
 
-def test_who_is_broken_off_when_its_turn_has_come_passes_it_on() -> None:
+def test_a_caller_interrupted_when_its_read_may_start_passes_it_on() -> None:
     scene = Scene()
     scene.broken_off = {1}
     with ThreadPoolExecutor(8) as pool:
@@ -174,7 +174,7 @@ def test_who_is_broken_off_when_its_turn_has_come_passes_it_on() -> None:
         assert pool.submit(scene.shared.get, "key").result(PATIENCE_SECONDS) == 4
 
 
-def test_who_is_broken_off_while_it_reads_leaves_it_to_the_others() -> None:
+def test_a_caller_interrupted_during_its_read_leaves_it_to_the_others() -> None:
     scene = Scene()
     scene.interrupted = {2}
     with ThreadPoolExecutor(8) as pool:
@@ -190,7 +190,7 @@ def test_who_is_broken_off_while_it_reads_leaves_it_to_the_others() -> None:
 
 
 @pytest.mark.parametrize("others", [0, 1])
-def test_who_is_broken_off_as_soon_as_it_is_known_reads_nothing(others: int) -> None:
+def test_a_caller_interrupted_at_once_reads_nothing(others: int) -> None:
     """As the first caller, or during another's read."""
     scene = Scene()
     with ThreadPoolExecutor(8) as pool:

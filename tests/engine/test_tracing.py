@@ -33,7 +33,7 @@ def spans() -> Iterator[list[str]]:
         tracing.turn_off()
 
 
-def test_what_callers_ask_for_is_a_span(spans: list[str]) -> None:
+def test_calls_are_spans(spans: list[str]) -> None:
     engine = new_engine()
     engine.repositories.create(LAKE, Namespace.parse("mem://lake/x"), committer="")
     spans.clear()

@@ -257,7 +257,7 @@ def test_files_tell_the_bounds_of_what_others_may_search() -> None:
     assert not bounded(encode_metarange(metarange_table([ref_of(table.combine_chunks())])))
 
 
-def test_where_a_metarange_has_a_key() -> None:
+def test_positions_of_keys_in_a_metarange() -> None:
     metarange = MetaRange(MetaRangeID("m"), REFS)
     places = {key: metarange.position(key) for key in (b"", b"a", b"b", b"b\x00", b"c", b"d")}
     assert places == {b"": 0, b"a": 0, b"b": 0, b"b\x00": 1, b"c": 1, b"d": 2}

@@ -128,7 +128,7 @@ def test_one_character_more_or_less_is_not_ours(path: ObjectPath, data: st.DataO
         f"_lakebed/{GOOD}",
     ],
 )
-def test_what_is_not_ours(path: str) -> None:
+def test_foreign_paths_are_not_issued(path: str) -> None:
     assert ObjectPath.parse(GOOD) is not None
     assert ObjectPath.parse(path) is None
 

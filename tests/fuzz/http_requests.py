@@ -14,8 +14,8 @@ from lakebed.lake.errors import RangeNotSatisfiable
 from lakebed.server.http.authentication import authenticate
 from lakebed.server.http.bodies import Body, BodyError
 from lakebed.server.http.browsers import (
-    BrowserGuard,
     BrowserRefused,
+    BrowserRules,
     Sender,
     refuse_path,
     sender_of,
@@ -241,7 +241,7 @@ ORIGIN_WORDS: Final = [
     "[", "]", ":8000", ":x", ":99999", "/", "?", "#", "@", "\\", "%2f", "\xff", "\t", "%", ".",
     "0x7f.1",
 ]  # fmt: skip
-GUARD: Final = BrowserGuard(
+GUARD: Final = BrowserRules(
     keys_are_known=lambda: True,
     host="127.0.0.1",
     domain="s3.example.org",
@@ -275,7 +275,7 @@ def requests_of_browsers(environ: dict[str, str]) -> None:
     except BrowserRefused:
         assert GUARD.applies(environ), "the guard is asked only where it applies"
         return
-    assert sender_of(environ) is not Sender.OTHER_PAGE
+    assert sender_of(environ) is not Sender.CROSS_ORIGIN
 
 
 @targets.add(

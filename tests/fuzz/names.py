@@ -11,7 +11,7 @@ from lakebed.auth.errors import InvalidName as InvalidAuthName
 from lakebed.auth.secrets import check_access_key_id, is_access_key_id
 from lakebed.block import Address, InvalidAddress, Namespace
 from lakebed.clients.cli.commands.fs.names import file_for
-from lakebed.clients.cli.errors import Misuse, UnsafeKey
+from lakebed.clients.cli.errors import InvalidArguments, UnsafeKey
 from lakebed.clients.cli.uris import parse_object, parse_path, parse_ref, parse_repository
 from lakebed.clients.http.errors import ClientSettingsError
 from lakebed.clients.http.settings import normal_endpoint
@@ -108,7 +108,7 @@ URI_WORDS: Final = [
 def uris(text: str) -> None:
     """What is read can be written, and is read again as it is."""
     for parse in (parse_repository, parse_ref, parse_path, parse_object):
-        found = attempt(Misuse, parse, text)
+        found = attempt(InvalidArguments, parse, text)
         if found is not None:
             assert parse(str(found)) == found
             str(found).encode()

@@ -73,7 +73,7 @@ def nothing() -> None:
     """Work that ends at once."""
 
 
-def test_what_waits_for_nothing_is_done_by_one_thread(bench: Bench) -> None:
+def test_work_without_waits_is_done_by_one_thread(bench: Bench) -> None:
     for _ in range(500):
         bench.add(nothing)
     bench.wait_for(500)
@@ -93,7 +93,7 @@ def test_others_work_while_one_waits(bench: Bench, *, says_so: bool) -> None:
     bench.wait_for(53)
 
 
-def test_who_says_so_loses_the_turn_before_it_waits(bench: Bench) -> None:
+def test_a_leader_releases_leadership_before_it_waits(bench: Bench) -> None:
     seen = threading.Event()
 
     def wait() -> None:

@@ -276,7 +276,7 @@ def test_a_connection_that_no_worker_is_woken_for_is_taken(server: WSGIServer) -
         assert client.recv(4096).endswith(b"ok")
 
 
-def test_what_a_stopped_worker_has_not_accepted_is_answered_by_another(
+def test_connections_not_accepted_by_a_stopped_worker_go_to_another(
     server: WSGIServer,
 ) -> None:
     stopped = WSGIServer(app, server._listener.dup())
@@ -363,7 +363,7 @@ def test_idle_connections_whose_requests_have_come_do_not_make_room(
         assert idle.recv(1) == b""
 
 
-def test_what_is_kept_for_slow_clients_is_bounded_and_the_greediest_go_first(
+def test_buffers_of_slow_clients_are_bounded_and_the_largest_are_cut_first(
     server: WSGIServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "BUFFERED_BYTES_MAX", 40_000)

@@ -99,7 +99,7 @@ def test_requests_that_come_in_one_record_are_all_answered(
     assert received.count(b"HTTP/1.1 200 OK") == 21
 
 
-def test_who_does_not_speak_tls_is_cut_off_and_others_are_served(
+def test_clients_without_tls_are_cut_off_and_others_are_served(
     certificate: Certificate, port: int
 ) -> None:
     with (

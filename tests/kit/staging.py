@@ -8,7 +8,7 @@ from lakebed.engine.committed import EntryPage, EntryQuery
 from lakebed.engine.model import BranchID, RepositoryID
 from lakebed.engine.reading import Reading, Readings
 from lakebed.engine.staging.reader import Reader
-from lakebed.engine.staging.writer import Condition, IsFresh, Writer, check_condition
+from lakebed.engine.staging.writer import Condition, IsRecent, Writer, check_condition
 from lakebed.formats import Entry
 
 
@@ -56,14 +56,14 @@ def put(
     entry: Entry,
     *,
     condition: Condition | None = None,
-    is_fresh: IsFresh | None = None,
+    is_recent: IsRecent | None = None,
     unique_id: UniqueID | None = None,
 ) -> None:
     known = engine.readings.to_write(repository, branch, entry.key, unique_id=unique_id)
     if condition is None:
-        engine.writer.put(known, entry, is_fresh)
+        engine.writer.put(known, entry, is_recent)
     else:
-        engine.writer.put_if(known, entry.key, when(condition, entry), is_fresh)
+        engine.writer.put_if(known, entry.key, when(condition, entry), is_recent)
 
 
 def delete(

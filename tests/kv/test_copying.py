@@ -188,7 +188,7 @@ def test_a_target_that_is_not_empty_is_refused_and_nothing_changes(
     old.serve()
 
 
-def test_what_is_no_store_of_lakebed_is_not_copied(runtime: HandClock, new: Database) -> None:
+def test_foreign_stores_are_not_copied(runtime: HandClock, new: Database) -> None:
     with pytest.raises(CopyRefused, match="not a Lakebed store"):
         copied(Database("sqlite:///empty", runtime), new)
     new.serve()
@@ -208,7 +208,7 @@ def test_a_server_that_runs_stops_writing_before_anything_is_copied(
             written.append(text.encode())
 
     server.set(b"auth", b"users/eve", b"just before")
-    copy.say = say
+    copy.print_line = say
     copy.run()
     assert [text.partition(b" ")[0] for text in written] == [b"sqlite:///old", b"waiting"]
     assert new.serve().get(b"auth", b"users/eve").value == written[-1]
@@ -222,7 +222,7 @@ def test_a_write_that_lands_late_is_found_out(old: Database, new: Database) -> N
         if text.startswith("comparing"):
             old.driver.set(b"late", b"key", b"x")
 
-    copy.say = say
+    copy.print_line = say
     with pytest.raises(CopyRefused, match="differ in partition 'late'"):
         copy.run()
     with pytest.raises(StoreHalted, match="incomplete"):
@@ -233,7 +233,7 @@ def test_a_write_that_lands_late_is_found_out(old: Database, new: Database) -> N
     ("partition", "key"),
     [(b"token-2", b"key/00005"), (b"token-2", b"\xff"), (b"auth", b"users/ada")],
 )
-def test_nothing_is_removed_from_the_target(
+def test_a_copy_refuses_extra_records_in_the_target(
     old: Database, new: Database, partition: bytes, key: bytes
 ) -> None:
     """What the source has not was written by a server that used the target, as far as one knows."""
@@ -243,7 +243,7 @@ def test_nothing_is_removed_from_the_target(
         if text.startswith("comparing"):
             old.driver.delete(partition, key)
 
-    copy.say = say
+    copy.print_line = say
     with pytest.raises(CopyRefused, match=f"differ in partition '{partition.decode()}':"):
         copy.run()
     with pytest.raises(
@@ -266,7 +266,7 @@ def test_the_next_run_takes_along_what_was_changed_since(old: Database, new: Dat
             old.driver.set(b"token-2", b"key/00006", b"changed")
             old.driver.set(b"token-1", b"key/new", b"new")
 
-    copy.say = say
+    copy.print_line = say
     with pytest.raises(CopyRefused, match="differ in partition 'token-1', 'token-2':"):
         copy.run()
     assert copied(old, new).written == 2
@@ -327,7 +327,7 @@ def test_a_run_that_another_took_over_from_stops(old: Database, new: Database) -
                 copied(old, new, FaultyStore(new.driver, Dying(2)))
             old.runtime.seconds += CHECK_SECONDS
 
-    first.say = say
+    first.print_line = say
     with pytest.raises(StoreHalted, match="incomplete copy of sqlite:///old"):
         first.run()
 
@@ -348,7 +348,7 @@ def test_only_the_last_run_writes_to_the_target(old: Database, new: Database) ->
             second.append(copied(old, new))
             new.serve().set(b"auth", b"users/new", b"since")
 
-    first.say = say
+    first.print_line = say
     with pytest.raises((StoreHalted, CopyRefused)):
         first.run()
     assert second
@@ -377,7 +377,7 @@ def test_a_copy_is_not_finished_once_its_source_was_released(old: Database, new:
         if text.startswith("comparing"):
             release(old.open())
 
-    copy.say = say
+    copy.print_line = say
     with pytest.raises(CopyRefused, match="cancelled it"):
         copy.run()
     with pytest.raises(StoreHalted, match="incomplete"):
@@ -393,7 +393,7 @@ def test_a_record_that_does_not_fit_is_named(old: Database, new: Database) -> No
         copied(old, new)
 
 
-def test_what_differs_is_named_by_the_hash(old: Database, new: Database) -> None:
+def test_the_hash_names_the_differing_partitions(old: Database, new: Database) -> None:
     copied(old, new)
     before = new.content()
     new.driver.set(b"token-3", b"key/00001", b"another")

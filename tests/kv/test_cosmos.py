@@ -59,7 +59,7 @@ def test_an_account_that_is_not_strongly_consistent_is_refused() -> None:
 @pytest.mark.slow
 @pytest.mark.fetched
 @pytest.mark.usefixtures("cosmos_key")
-def test_what_is_deleted_is_removed_by_its_time_to_live() -> None:
+def test_deleted_cells_have_a_time_to_live() -> None:
     with cosmos_server() as server:
         with open_store(cosmos_url(server.port)) as store:
             store.set(b"p", b"key", b"value")

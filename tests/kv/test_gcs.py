@@ -52,7 +52,7 @@ def test_a_bucket_that_would_lose_records_is_refused(
 @pytest.mark.parametrize(
     "condition", [{"isLive": False}, {"numNewerVersions": 3}, {"daysSinceNoncurrentTime": 1}]
 )
-def test_what_was_replaced_may_be_deleted(condition: dict[str, Any]) -> None:
+def test_lifecycle_rules_may_delete_noncurrent_versions(condition: dict[str, Any]) -> None:
     check_rules(bucket_with(lifecycle=delete_if(**condition)))
 
 

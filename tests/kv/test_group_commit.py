@@ -99,7 +99,7 @@ def test_a_write_that_finds_nobody_goes_alone(world: World) -> None:
     assert world.ran == [[b"a"], [b"b"]]
 
 
-def test_those_who_wait_share_a_batch(world: World) -> None:
+def test_waiting_writes_share_a_batch(world: World) -> None:
     busy = world.keep_busy()
     waiting = world.begin(b"a", b"b", b"c")
     assert len(world.ran) == 1
@@ -161,7 +161,7 @@ def test_writes_that_arrive_while_their_leader_wakes_up_join_its_batch(world: Wo
     assert world.ran[1:] == [[b"leader", b"late"]]
 
 
-def test_who_has_waited_for_long_goes_beside_the_batch_under_way(
+def test_a_long_waiting_write_starts_a_parallel_batch(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(group_commit, "LONG_SECONDS", 0.01)

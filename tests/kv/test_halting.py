@@ -81,7 +81,7 @@ def test_one_look_serves_many_writes() -> None:
     assert [call.operation for call in asked if not call.writes] == ["get"]
 
 
-def test_whoever_reads_only_cannot_write() -> None:
+def test_a_reading_store_refuses_writes() -> None:
     store, driver, _ = halting(Permit(reads_only=True))
     with pytest.raises(StoreHalted, match="read-only"):
         store.set(b"p", b"key", b"x")

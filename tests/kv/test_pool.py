@@ -153,7 +153,7 @@ def test_a_pool_that_stays_busy_is_not_called_unreachable(
 
 
 @pytest.mark.usefixtures("hasty")
-def test_nobody_waits_for_a_turn_to_ask_a_server_that_is_away(server: Server) -> None:
+def test_callers_do_not_queue_for_an_unreachable_server(server: Server) -> None:
     pool = make_pool(server.connect)
     errors: list[Exception] = []
 

@@ -45,7 +45,7 @@ def test_a_missing_extra_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -
 
 
 @pytest.mark.parametrize("name", ["", "a b", "a/b", "x" * 65, "one&namespace=two"])
-def test_what_is_no_namespace_is_refused(name: str) -> None:
+def test_invalid_namespaces_are_refused(name: str) -> None:
     with pytest.raises(InvalidArgument, match="invalid namespace"):
         open_store(f"memory://?namespace={name}")
 

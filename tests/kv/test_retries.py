@@ -207,7 +207,7 @@ def test_retries_are_counted_and_what_is_given_up_is_logged(
     assert caplog.messages == ["gave up set after 0.0 s: no room"]
 
 
-def test_what_was_found_out_about_lost_replies_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+def test_the_outcome_of_a_lost_reply_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     retrying(Script(OutcomeUnknown("lost"), applied=True)).set(b"p", b"k/1", b"v", ABSENT)
     assert caplog.messages == ["set_if of key 'k/1' was applied, but its reply was lost: lost"]
     caplog.clear()

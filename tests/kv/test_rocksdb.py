@@ -73,7 +73,7 @@ def test_a_process_ends_with_a_write_that_rocksdb_does_not_take(tmp_path: Path) 
         assert [item.key for item in store.scan(b"p")][: len(acknowledged)] == acknowledged
 
 
-def test_nobody_is_shown_a_write_before_it_is_on_disk(tmp_path: Path) -> None:
+def test_a_write_is_visible_only_after_its_sync(tmp_path: Path) -> None:
     store = RocksDBStore(tmp_path / "kv", ThreadRuntime())
     flushes, may_flush = threading.Event(), threading.Event()
     flush = store._database.flush_wal

@@ -211,7 +211,7 @@ def test_other_file_systems_are_not_refused(
     assert all("lakebed.db is on a file system (9p)" in text for text in texts)
 
 
-def test_where_the_system_does_not_tell_nothing_is_refused(
+def test_a_system_without_a_mount_table_is_accepted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(local_disk, "MOUNTS", tmp_path / "none")

@@ -44,7 +44,7 @@ def test_a_password_that_is_not_escaped_is_refused_and_never_quoted(scheme: str,
         "memory://",
     ],
 )
-def test_what_needs_no_escaping_is_taken(url: str) -> None:
+def test_unescaped_characters_are_accepted(url: str) -> None:
     check_credentials(url)
 
 

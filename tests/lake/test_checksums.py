@@ -50,7 +50,7 @@ def test_a_composite_checksum_as_s3_makes_it() -> None:
     assert Checksum.parse(str(whole)) == whole
 
 
-def test_what_schemes_there_are() -> None:
+def test_checksum_schemes() -> None:
     """CRC64NVME is of all bytes always; hashes are not to be combined."""
     assert {f"{each.algorithm} {each.type}" for each in SCHEMES} == {
         "crc32 COMPOSITE",

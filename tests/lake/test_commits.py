@@ -58,9 +58,9 @@ def test_differences_show_the_metadata_of_users_only(lake: Lake) -> None:
     assert (found.path, found.size, found.change) == (b"b", 3, ChangeType.ADDED)
     assert found.metadata == {"colour": "blue"}
     lake.catalog.commits.commit(REPOSITORY, DEV, REQUEST)
-    for since_parting in (True, False):
+    for since_merge_base in (True, False):
         page = lake.catalog.diff.list_between(
-            REPOSITORY, "main", "dev", EntryQuery(), since_parting=since_parting
+            REPOSITORY, "main", "dev", EntryQuery(), since_merge_base=since_merge_base
         )
         assert [item.metadata for item in page.items if isinstance(item, Difference)] == [
             {"colour": "blue"},

@@ -70,7 +70,7 @@ def test_a_copy_of_what_is_staged_elsewhere_has_its_own_bytes(lake: Lake) -> Non
 
 
 @pytest.mark.parametrize("ref", ["main", "main@", "main~0", "v1"])
-def test_what_a_commit_names_is_shared_however_old_it_is(
+def test_committed_objects_are_shared_at_any_age(
     lake: Lake, monkeypatch: pytest.MonkeyPatch, ref: str
 ) -> None:
     lake.upload(b"a", "x")
@@ -92,7 +92,7 @@ def test_what_a_commit_names_is_shared_however_old_it_is(
     assert lake.text("main", b"c") == "y"
 
 
-def test_what_a_url_may_still_replace_is_copied(
+def test_objects_replaceable_by_a_url_are_copied(
     lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(lake.block, "presigned_put_creates_only", False)  # as with S3
@@ -107,7 +107,7 @@ def test_what_a_url_may_still_replace_is_copied(
     assert address(lake, "dev", b"c") == given.address
 
 
-def test_what_is_staged_is_copied_though_a_commit_has_the_same_path(
+def test_staged_objects_are_copied_even_if_a_commit_has_the_path(
     lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lake.upload(b"a", "x")
@@ -174,7 +174,7 @@ def test_a_copy_that_is_held_up_while_its_object_is_collected_leaves_nothing(
     assert lake.text("main", b"b") == "before"
 
 
-def test_what_cannot_be_copied(lake: Lake) -> None:
+def test_invalid_copies(lake: Lake) -> None:
     with pytest.raises(EntryNotFound):
         copy(lake, "main", MAIN)
     with pytest.raises(RepositoryNotFound):

@@ -55,7 +55,7 @@ def damage(lake: Lake, kind: RecordKind[Any], name: bytes, value: bytes) -> byte
 
 
 @pytest.mark.parametrize("value", DAMAGED)
-def test_what_has_expired_is_removed_all_the_same(
+def test_expired_records_are_removed_beside_damaged_ones(
     lake: Lake, value: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
     damaged = {
@@ -165,7 +165,7 @@ def test_a_run_is_prepared_beside_a_damaged_upload_which_counts_as_open(
 
 @pytest.mark.parametrize("kind", [BRANCHES, TAGS, COMMITS])
 @pytest.mark.parametrize("value", DAMAGED)
-def test_nothing_expires_while_it_is_not_known_what_keeps_commits(
+def test_nothing_expires_while_a_retaining_record_is_damaged(
     lake: Lake, kind: RecordKind[Any], value: bytes
 ) -> None:
     lake.reclaim.retention.set_rules(REPOSITORY, RetentionRules(1))

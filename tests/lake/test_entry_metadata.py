@@ -119,7 +119,7 @@ def test_a_checksum_that_makes_no_sense_is_not_there(text: str) -> None:
     assert checksum_of({CHECKSUM: text}) is None
 
 
-def test_what_the_storage_called_the_content_holds_for_its_address() -> None:
+def test_the_content_etag_is_valid_for_its_address() -> None:
     here, there = Address.parse("s3://lake/x"), Address.parse("s3://lake/y")
     kept = for_content(here, ETag("781e5e24-2"))
     assert content_of(kept, here) == "781e5e24-2"
@@ -129,7 +129,7 @@ def test_what_the_storage_called_the_content_holds_for_its_address() -> None:
 
 
 @pytest.mark.parametrize("etag", ["", 'a"b', "a b", "a\r\nRange: bytes=0-1", "é", "x" * 257])
-def test_what_cannot_be_an_etag_is_not_asked_for(etag: str) -> None:
+def test_invalid_etags_are_not_sent(etag: str) -> None:
     here = Address.parse("s3://lake/x")
     assert content_of(for_content(here, ETag(etag)), here) is None
     assert content_of({CONTENT: etag}, here) is None

@@ -89,7 +89,7 @@ def test_by_default_an_object_must_be_there(lake: Lake) -> None:
         link(lake)
 
 
-def test_what_was_read_first_is_held_to_on_every_ref(trusting: Lake) -> None:
+def test_the_content_first_read_is_required_on_every_ref(trusting: Lake) -> None:
     stats = link(trusting)
     commit = HeadChanges(trusting.engine).commit(REPOSITORY, MAIN, REQUEST).commit
     write(trusting, stats.address, "first")

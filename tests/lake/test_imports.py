@@ -115,7 +115,7 @@ def test_an_import_by_force_is_forced_where_it_runs(waiting: Lake) -> None:
     assert (status.error, status.completed) == (None, True)
 
 
-def test_what_was_below_the_destination_is_replaced_and_nothing_else(lake: Lake) -> None:
+def test_only_entries_below_the_destination_are_replaced(lake: Lake) -> None:
     for path in (b"a", b"lake/old", b"lake0", b"lakf"):
         lake.upload(path, "old")
     commit(lake, "old")
@@ -300,7 +300,7 @@ def test_an_import_without_a_message_has_one_all_the_same(lake: Lake) -> None:
     assert made.message == "Import objects"
 
 
-def test_nothing_there_changes_nothing(lake: Lake) -> None:
+def test_an_empty_source_changes_nothing(lake: Lake) -> None:
     lake.upload(b"a/x", "x")
     commit(lake, "x")
     for source in (prefix(lake, b"a"), ImportSource(outside(lake).address("no"), b"a/x")):
@@ -310,7 +310,7 @@ def test_nothing_there_changes_nothing(lake: Lake) -> None:
     assert paths(lake) == [b"a/x"]
 
 
-def test_what_changed_since_is_never_read(lake: Lake) -> None:
+def test_objects_changed_since_the_import_are_not_read(lake: Lake) -> None:
     namespace = fill(lake, "same size", "gone", "copied")
     import_all(lake, prefix(lake))
     objects = lake.catalog.objects
@@ -362,7 +362,7 @@ def test_a_canceled_import_does_nothing(waiting: Lake) -> None:
     assert paths(waiting) == []
 
 
-def test_what_is_over_cannot_be_canceled(lake: Lake) -> None:
+def test_an_ended_import_cannot_be_canceled(lake: Lake) -> None:
     fill(lake, "1")
     imports = lake.catalog.imports
     completed = start(lake, prefix(lake))
@@ -595,7 +595,7 @@ PIECES = st.sampled_from(["a", "b.c", ".", "..", "", ".hidden", "\x1f", "\x7f", 
     piece=st.integers(1, 40),
 )
 @example(names=["a/../b"], piece=1)  # a slash, and what is behind it in the next piece
-def test_what_is_strange_is_found_whole_pages_at_a_time(names: list[str], piece: int) -> None:
+def test_invalid_paths_are_found_page_by_page(names: list[str], piece: int) -> None:
     def is_strange(name: str) -> bool:
         parts = name.split("/")
         return not {"", ".", ".."}.isdisjoint(parts) or any(

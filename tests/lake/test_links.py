@@ -283,7 +283,7 @@ def test_a_foreign_object_is_staged_where_it_lies(lake: Lake) -> None:
 
 
 @pytest.mark.parametrize("path", ["x", "a/b/c", "_lakebed/owner", "/", "//"])
-def test_what_lies_in_a_namespace_is_not_foreign(lake: Lake, path: str) -> None:
+def test_addresses_in_a_namespace_are_not_foreign(lake: Lake, path: str) -> None:
     other = Namespace.parse(f"{lake.block.scheme}://lake/deep/other")
     lake.engine.repositories.create("other", other, committer="ann")
     for namespace in (other, lake.repository.namespace):

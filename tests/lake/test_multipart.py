@@ -496,7 +496,7 @@ def test_aborting_leaves_nothing(lake: Lake) -> None:
         lake.catalog.multiparts.abort(target)
 
 
-def test_what_was_not_completed_in_time_is_removed(lake: Lake) -> None:
+def test_expired_multipart_uploads_are_removed(lake: Lake) -> None:
     target = begin(lake)
     send_all(lake, target)
     clean = lake.catalog.multiparts.clean

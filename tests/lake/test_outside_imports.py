@@ -139,7 +139,7 @@ def test_a_job_that_is_silent_or_gives_up_or_is_canceled(waiting: Lake) -> None:
     assert paths(lake) == []
 
 
-def test_what_dead_jobs_left_is_removed(waiting: Lake) -> None:
+def test_files_of_dead_jobs_are_removed(waiting: Lake) -> None:
     lake = waiting
     fill(lake, *NAMES)
     import_id = begin(lake, prefix(lake, b"lake"))

@@ -21,7 +21,7 @@ from lakebed.lake.errors import (
     WrongAddress,
 )
 from lakebed.lake.multipart.complete import PART_BYTES_MIN
-from lakebed.lake.multipart.records import NamedPart, Target, etag_of_marks
+from lakebed.lake.multipart.records import NamedPart, Target, etag_of_storage_etags
 from lakebed.server.http.presigned import PART_PATH, URLSigner
 from tests.kit.lake import DEV, MAIN, REPOSITORY, Lake
 
@@ -142,7 +142,7 @@ def test_an_upload_of_s3_takes_no_presigned_parts(lake: Lake) -> None:
 
 
 @pytest.mark.parametrize("ending", ["abort", "complete"])
-def test_what_is_sent_late_revives_nothing(lake: Lake, ending: str) -> None:
+def test_late_parts_do_not_revive_an_upload(lake: Lake, ending: str) -> None:
     begun = begin(lake, parts=1)
     named = begun.send(begun.urls[0], LAST)
     if ending == "abort":
@@ -187,7 +187,7 @@ def test_a_part_that_changes_behind_the_decision_opens_the_upload_again(
     assert lake.text("main", PATH) == "END"
 
 
-def test_what_cannot_be_completed_is_refused(lake: Lake) -> None:
+def test_incomplete_uploads_are_refused(lake: Lake) -> None:
     begun = begin(lake)
     small = [begun.send(url, LAST) for url in begun.urls]
     complete = partial(begun.catalog.completions.complete, begun.target)
@@ -226,5 +226,5 @@ def test_an_upload_needs_a_branch_and_somebody_who_signs(lake: Lake) -> None:
 
 def test_marks_of_parts_need_not_be_hashes() -> None:
     opaque = [NamedPart(1, ETag("aZ-9")), NamedPart(2, ETag("/+x"))]
-    assert etag_of_marks(opaque) != etag_of_marks(opaque[::-1])
-    assert etag_of_marks(opaque).endswith("-2")
+    assert etag_of_storage_etags(opaque) != etag_of_storage_etags(opaque[::-1])
+    assert etag_of_storage_etags(opaque).endswith("-2")

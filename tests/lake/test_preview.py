@@ -260,7 +260,9 @@ def test_a_table_is_known_by_its_first_bytes_too(shelf: Shelf) -> None:
         ("a.png", b"\x89PNG", "image"),
     ],
 )
-def test_what_is_broken_or_other_is_said(path: str, data: bytes, kind: str, shelf: Shelf) -> None:
+def test_damaged_and_unknown_files_are_reported(
+    path: str, data: bytes, kind: str, shelf: Shelf
+) -> None:
     shelf.put(path, data)
     found = shelf.show(path)
     assert found.kind == kind
@@ -440,7 +442,7 @@ class TestProcesses:
         monkeypatch.setattr(previews, "_BYTES_MAX", 100)
         assert "would read more than" in shelf.show("a.csv").reason
 
-    def test_one_that_takes_too_long_is_ended(self, shelf: Shelf) -> None:
+    def test_a_slow_decoder_is_ended(self, shelf: Shelf) -> None:
         shelf.put("a.csv", b"id\n1\n")
         hasty = Decoders(shelf.previews._runtime, seconds_max=0.0)
         quick = Previews(shelf.catalog.objects, shelf.previews._runtime, hasty.decode)

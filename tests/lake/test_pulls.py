@@ -198,7 +198,7 @@ def test_a_branch_that_is_gone(lake: Lake, gone: BranchID) -> None:
 # What a merge would find
 
 
-def test_the_outlook(lake: Lake) -> None:
+def test_mergeability(lake: Lake) -> None:
     pulls = lake.catalog.pulls
     pull_id = create(lake)
 

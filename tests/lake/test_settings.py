@@ -97,7 +97,7 @@ def test_addresses_can_be_taken_apart() -> None:
 
 
 @pytest.mark.parametrize("cut", ["repos/", "branches/", "-", "main/"])
-def test_what_is_no_address_of_ours(cut: str) -> None:
+def test_foreign_addresses(cut: str) -> None:
     issued = str(Addresses(TurnableClock(), DEFAULTS).issue(WHERE, BranchID("main")).path)
     assert ObjectPath.parse(issued.replace(cut, "", 1)) is None
     assert ObjectPath.parse(issued + "0") is None

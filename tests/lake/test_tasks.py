@@ -18,7 +18,7 @@ from lakebed.lake.catalog import Catalog
 from lakebed.lake.errors import TaskNotFound
 from lakebed.lake.keys import TASKS
 from lakebed.lake.settings import CatalogSettings
-from lakebed.lake.tasks import DUMP_REFS, RESTORE_REFS, TaskID, Tell
+from lakebed.lake.tasks import DUMP_REFS, RESTORE_REFS, ReportProgress, TaskID
 from lakebed.reclaim.expired_records import clean_expired
 from tests.kit.lake import MAIN, REPOSITORY, Lake
 
@@ -85,7 +85,7 @@ def test_a_task_that_fails_says_why(lake: Lake) -> None:
     assert "missing from the storage" in status.error
 
 
-def test_what_nobody_expected_is_noted_and_raised(
+def test_unexpected_errors_are_recorded_and_raised(
     lake: Lake, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     waiting: list[Work] = []
@@ -107,7 +107,7 @@ def test_what_nobody_expected_is_noted_and_raised(
     )
 
 
-def test_what_is_not_for_strangers_is_in_the_log_only(
+def test_internal_errors_are_only_in_the_log(
     lake: Lake, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     class HiddenError(LakebedError):
@@ -141,7 +141,7 @@ def test_a_task_that_runs(lake: Lake) -> None:
 def test_a_task_shows_its_progress_until_it_ends(lake: Lake) -> None:
     tasks, seen = lake.catalog.tasks, list[str | None]()
 
-    def work(tell: Tell) -> str:
+    def work(tell: ReportProgress) -> str:
         for progress in ("half", "nearly"):
             tell(progress)
             (record,) = Records(lake.store, TASKS, lake.repository.partition).scan()
@@ -150,7 +150,7 @@ def test_a_task_shows_its_progress_until_it_ends(lake: Lake) -> None:
             seen.append(shown.progress)
         return "whole"
 
-    task_id = tasks.start_telling(lake.repository, "k", work)
+    task_id = tasks.start_with_progress(lake.repository, "k", work)
     assert seen == ["half", "nearly"]
     ended = tasks.status(REPOSITORY, task_id, "k")
     assert (ended.done, ended.progress, ended.result) == (True, None, "whole")
@@ -227,7 +227,7 @@ def test_tasks_that_there_are_not(lake: Lake) -> None:
 # Cleaning
 
 
-def test_what_expired_is_cleaned_in_all_repositories(lake: Lake) -> None:
+def test_expired_tasks_of_all_repositories_are_removed(lake: Lake) -> None:
     namespace = Namespace.parse(f"{lake.block.scheme}://lake/{OTHER}")
     other = lake.engine.repositories.create(OTHER, namespace, committer="ann")
     idle = catalog(lake, [])

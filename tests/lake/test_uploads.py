@@ -30,7 +30,7 @@ from tests.kit.lake import DEV, MAIN, REPOSITORY, Lake
 REQUEST = CommitRequest(committer="ann", message="m")
 
 
-def test_what_was_uploaded_is_read_back(lake: Lake) -> None:
+def test_an_uploaded_object_is_read(lake: Lake) -> None:
     chunks = [b"abc", b"", b"def" * 1000]
     stats = lake.catalog.uploads.upload(
         REPOSITORY, MAIN, b"a/b", chunks, content_type="text/plain", metadata={"who": "ann"}
@@ -82,7 +82,7 @@ def untouched() -> Iterator[bytes]:
     pytest.fail("the bytes were taken before it was looked whether they are wanted")
 
 
-def test_what_would_be_refused_is_refused_before_the_bytes_come(lake: Lake) -> None:
+def test_refusals_come_before_the_bytes_are_read(lake: Lake) -> None:
     upload = lake.catalog.uploads.upload
     with pytest.raises(RepositoryNotFound):
         upload(RepositoryID("other"), MAIN, b"a", untouched())
@@ -113,7 +113,7 @@ def slowly(lake: Lake, act: Callable[[], object]) -> Iterator[bytes]:
     lake.clock.ahead_seconds += 2 * RECENT_SECONDS
 
 
-def test_what_is_refused_after_the_bytes_came_leaves_nothing(lake: Lake) -> None:
+def test_a_refusal_after_the_bytes_leaves_no_object(lake: Lake) -> None:
     def protect() -> None:
         lake.engine.protection.set(lake.repository, ["main"])
 

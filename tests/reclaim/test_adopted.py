@@ -405,7 +405,7 @@ def test_a_deleted_repository_lets_go_of_the_namespace(lake: GCLake) -> None:
     assert adopt(other.engine, "other").namespace == Namespace.parse(f"{OLD}data")
 
 
-def test_nothing_is_staged_from_what_a_deleted_repository_had_adopted(lake: GCLake) -> None:
+def test_adopted_objects_of_a_deleted_repository_cannot_be_staged(lake: GCLake) -> None:
     """A run of the deleted repository may still be deleting there."""
     opened = lake.lake
     garbage = old_object(opened, "data/garbage")
@@ -448,7 +448,7 @@ def test_a_deletion_during_the_check_of_an_address_is_seen(
         ),
     ],
 )
-def test_what_did_not_move_in_from_there_adopts_nothing(
+def test_repositories_not_migrated_from_a_namespace_do_not_adopt_it(
     tmp_path: Path, noted: dict[str, str], reason: str
 ) -> None:
     with local_lake(tmp_path, None) as lake:

@@ -45,7 +45,7 @@ def test_judging_and_what_comes_of_it(seed: int) -> None:
     assert set(kept.column("path").to_pylist()) == look.remembered
 
 
-def test_nothing_at_all() -> None:
+def test_empty_tables() -> None:
     nothing = PATHS_SCHEMA.empty_table()
     judged = columns.judge(
         STORED_SCHEMA.empty_table(),

@@ -172,7 +172,7 @@ def test_the_record_of_a_refused_commit_keeps_what_is_there(lake: GCLake) -> Non
     )
 
 
-def test_what_nothing_names(lake: GCLake) -> None:
+def test_explain_unreferenced_objects(lake: GCLake) -> None:
     address = lake.upload("a", "1")
     lake.upload("a", "2")
     says(of_address(lake, address), "kept", "staged write to 'a' on branch main replaced it")
@@ -187,7 +187,7 @@ def test_what_nothing_names(lake: GCLake) -> None:
     says(of_address(lake, address), "gone", "No stored report lists it")
 
 
-def test_what_uploads_hold(lake: GCLake) -> None:
+def test_explain_objects_of_uploads(lake: GCLake) -> None:
     catalog, block = lake.lake.catalog, lake.lake.block
     given = catalog.links.get_physical_address(REPOSITORY, MAIN, b"linked")
     block.put(given.address, [b"1"])
@@ -201,7 +201,7 @@ def test_what_uploads_hold(lake: GCLake) -> None:
     says(of_address(lake, str(open_one.address)), "kept", "multipart upload to 'parts'")
 
 
-def test_what_is_not_ours(lake: GCLake) -> None:
+def test_foreign_paths_are_not_issued(lake: GCLake) -> None:
     foreign = ["local://elsewhere/a", "local://lake/data/mine"]
     for address in foreign:
         says(of_address(lake, address), "kept", "never delete it", "imported")
@@ -210,7 +210,7 @@ def test_what_is_not_ours(lake: GCLake) -> None:
     says(of_address(lake, other), "kept", f"unique id {'ab' * 10}", "an earlier repository")
 
 
-def test_what_was_purged(lake: GCLake, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_explain_purged_objects(lake: GCLake, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(type(lake.lake.clock), "sleep", lambda *_args: None)
     address = lake.upload("a")
     lake.commit()

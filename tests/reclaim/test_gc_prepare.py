@@ -137,7 +137,7 @@ def test_everything_staged_is_written_down_unmasked(lake: Lake, limits: PageLimi
 
 
 @pytest.mark.parametrize("is_foreign", [False, True])
-def test_what_a_write_replaced_is_spared_while_it_may_be_put_back(
+def test_replaced_objects_are_retained_while_the_write_may_be_undone(
     lake: Lake, monkeypatch: pytest.MonkeyPatch, *, is_foreign: bool
 ) -> None:
     """A writer that is held up after staging puts back what was there, however late."""
@@ -168,7 +168,7 @@ def test_what_a_write_replaced_is_spared_while_it_may_be_put_back(
 
 
 @pytest.mark.parametrize("before", [None, "before"])
-def test_what_is_only_proposed_is_spared(lake: Lake, before: str | None) -> None:
+def test_proposed_objects_are_retained(lake: Lake, before: str | None) -> None:
     """Its writer may be about to make it visible."""
     expected: list[str] = []
     if before is not None:

@@ -26,7 +26,7 @@ def states(lake: Lake) -> list[tuple[str, str]]:
     return [(run.state, run.message) for run in lake.reclaim.runs.list(REPOSITORY)]
 
 
-def test_what_became_of_each_run_is_told(lake: Lake) -> None:
+def test_the_outcome_of_each_run_is_listed(lake: Lake) -> None:
     leave(lake, begin(lake), SUMMARY_NAME, {"success": True, "deleted": 3})
     leave(lake, begin(lake), SUMMARY_NAME, {"success": False})
     leave(lake, begin(lake), REFUSAL_NAME, {"message": "too much"})

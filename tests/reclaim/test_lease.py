@@ -83,13 +83,13 @@ def test_a_dead_holder_is_followed_by_another(lake: Lake) -> None:
         assert server.renew_lease("died").holder != "died"
         server.end_run("died", is_good=True, next_us=5)
         other.check()
-    server.take_lease("died too", died.mark)
+    server.take_lease("died too", died.version)
     before = lake.clock.now()
     with patient.hold():
         assert LIFE <= lake.clock.now() - before < LIFE + 5
 
 
-def test_what_runs_leave(lake: Lake) -> None:
+def test_files_left_by_runs(lake: Lake) -> None:
     leases = lake.reclaim.leases
     assert leases.last_run(REPOSITORY) == LastRun(0, 0, 0)
     lease = new_lease(lake)
@@ -111,9 +111,9 @@ def test_it_is_renewed_while_a_run_works(tmp_path: Path) -> None:
     with open_lake("memory", tmp_path, settings) as lake:
         lease, server = new_lease(lake), LocalServer(lake)
         with lease.hold():
-            first = server.take_lease("another", "").mark
+            first = server.take_lease("another", "").version
             for _ in range(10_000):
-                if server.take_lease("another", "").mark != first:
+                if server.take_lease("another", "").version != first:
                     break
             else:
                 pytest.fail("nobody renewed it")
@@ -128,7 +128,7 @@ def test_a_run_whose_lease_is_lost_deletes_nothing(tmp_path: Path) -> None:
 
             def check_still_there(self, unique_id: str, run_id: object) -> None:
                 found = self.take_lease("another", "")
-                self.take_lease("another", found.mark)
+                self.take_lease("another", found.version)
                 self.end_run("another", is_good=True, next_us=0)
 
         with pytest.raises(Overtaken):

@@ -88,9 +88,7 @@ def test_listings_are_read_as_the_rules_say(rows: list[tuple[str, int, int]]) ->
 
 
 @given(st.floats(0, 4e9), st.floats(0, 1e6), st.integers(1, 4), st.text("ab-_9Z", min_size=1))
-def test_what_the_catalog_issues_is_recognized(
-    start: float, step: float, count: int, branch: str
-) -> None:
+def test_issued_paths_are_recognized(start: float, step: float, count: int, branch: str) -> None:
     """With the same times, whatever the clock says, and by all three ways to read a path."""
     clock = SteppingClock(start)
     addresses = Addresses(clock, CatalogSettings())

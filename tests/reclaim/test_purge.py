@@ -75,7 +75,9 @@ def test_the_progress_tells_that_the_bytes_are_gone_before_the_second_search(lak
         told.append((progress.step, deleted, bool(progress.searches_again)))
         assert len(lake.stored()) == (0 if deleted else 1)
 
-    lake.reclaim.purges.purge(REPOSITORY, by_path("a"), reason="r", username="u", tell=tell)
+    lake.reclaim.purges.purge(
+        REPOSITORY, by_path("a"), reason="r", username="u", report_progress=tell
+    )
     assert told == [("searching", 0, False), ("waiting", 1, True), ("searching again", 1, False)]
 
 
@@ -175,7 +177,7 @@ def test_what_was_decided_and_is_not_staged_is_found(
     assert lake.stored() == []
 
 
-def test_what_is_committed_during_a_search_is_found(
+def test_entries_committed_during_a_search_are_found(
     lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Staged entries are searched before commits, the way in which they move."""
@@ -218,9 +220,7 @@ def test_marks_come_back_with_a_restore(lake: Lake) -> None:
         lake.text("main", b"a")
 
 
-def test_what_is_uploaded_meanwhile_to_the_path_stays(
-    lake: Lake, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_concurrent_upload_to_the_path_stays(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     """But the same bytes are meant wherever they come from, if a checksum was named."""
     lake.upload(b"a", "secret")
     checksum = lake.catalog.objects.stat(REPOSITORY, "main", b"a").checksum
@@ -242,7 +242,7 @@ def test_what_is_uploaded_meanwhile_to_the_path_stays(
         lake.text("main", b"b")
 
 
-def test_what_is_uploaded_behind_the_first_search_stays(
+def test_an_upload_behind_the_first_search_stays(
     lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Only that search goes beyond the request, for clocks that are ahead."""
@@ -262,7 +262,7 @@ def test_what_is_uploaded_behind_the_first_search_stays(
     assert lake.text("main", b"a") == "harmless"
 
 
-def test_what_a_server_with_a_fast_clock_uploaded_goes(lake: Lake) -> None:
+def test_uploads_of_a_server_with_a_fast_clock_are_purged(lake: Lake) -> None:
     lake.clock.ahead_seconds += lake.settings.skew_seconds - 10
     lake.upload(b"a", "text")
     commit(lake)
@@ -272,7 +272,7 @@ def test_what_a_server_with_a_fast_clock_uploaded_goes(lake: Lake) -> None:
         lake.text("main", b"a")
 
 
-def test_what_the_storage_brings_back_meanwhile_goes_again(
+def test_objects_restored_by_the_storage_are_deleted_again(
     lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As the recovery of a local storage may do after its process died."""
@@ -347,9 +347,7 @@ def test_a_copy_is_looked_at_again_when_it_is_staged(
 
 
 @pytest.mark.parametrize(("branch", "is_committed"), [(MAIN, False), (MAIN, True), (DEV, True)])
-def test_what_was_purged_is_not_copied_by_its_address(
-    lake: Lake, branch: BranchID, is_committed: bool
-) -> None:
+def test_purged_addresses_are_not_copied(lake: Lake, branch: BranchID, is_committed: bool) -> None:
     lake.upload(b"a", "text")
     if is_committed:
         commit(lake)
@@ -372,7 +370,7 @@ def test_a_copied_part_under_way_is_dropped(lake: Lake) -> None:
     assert lake.stored() == []
 
 
-def test_what_the_storage_refuses_is_reported_and_can_be_repeated(
+def test_failed_deletions_are_reported_and_can_be_repeated(
     lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lake.upload(b"a", "text")

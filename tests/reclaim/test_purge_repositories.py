@@ -33,7 +33,7 @@ def a_day_later(lake: Lake) -> None:
     lake.clock.ahead_seconds += lake.settings.min_age_seconds + lake.settings.skew_seconds + 1
 
 
-def test_nothing_goes_before_its_time(lake: Lake) -> None:
+def test_nothing_is_purged_before_the_waiting_time(lake: Lake) -> None:
     namespace, purges = left(lake), lake.reclaim.repository_purges
     before = everything(lake, namespace)
     (found,) = purges.request(REPOSITORY)
@@ -44,7 +44,7 @@ def test_nothing_goes_before_its_time(lake: Lake) -> None:
     assert everything(lake, namespace) == before
 
 
-def test_nothing_goes_that_nobody_asked_for(lake: Lake) -> None:
+def test_only_requested_repositories_are_purged(lake: Lake) -> None:
     namespace, purges = left(lake), lake.reclaim.repository_purges
     before = everything(lake, namespace)
     a_day_later(lake)
@@ -85,7 +85,7 @@ def test_a_namespace_that_has_another_repository_is_left_alone(lake: Lake) -> No
     assert everything(lake, namespace) == before
 
 
-def test_nobody_gets_the_namespace_while_it_is_purged(
+def test_a_namespace_is_unavailable_while_it_is_purged(
     lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     namespace, purges = left(lake), lake.reclaim.repository_purges

@@ -129,7 +129,7 @@ def test_without_rules_everything_stays() -> None:
     assert kept_commits(None, scan) == {"a", "b"}
 
 
-def test_what_is_named_stays_and_nothing_before_it() -> None:
+def test_tagged_commits_stay_and_their_ancestors_expire() -> None:
     """By a tag, by a ref that is being made, by a branch that is about to be moved there."""
     scan = scan_of(
         {"a": 90, "b": (80, "a"), "c": (70, "b"), "d": (60, "c")}, {"main": "d"}, named="b"
@@ -137,13 +137,13 @@ def test_what_is_named_stays_and_nothing_before_it() -> None:
     assert stays({}, scan) == "bd"
 
 
-def test_what_was_stored_within_a_day_stays() -> None:
+def test_commits_stored_within_a_day_stay() -> None:
     """Also if clocks differ so much that what follows it looks older."""
     scan = scan_of({"a": 90, "b": (0.9, "a"), "c": (2, "b"), "d": 80}, {"main": "d"})
     assert stays({}, scan, default_days=1) == "bd"
 
 
-def test_what_a_sleeping_committer_may_still_publish_stays() -> None:
+def test_commits_a_suspended_committer_may_publish_stay() -> None:
     """It does so only on the branch that it was made for, and only over its parent."""
     ages: dict[str, Age] = {"a": 90, "b": (80, "a"), "c": (70, "b"), "d": (70, "b"), "e": (70, "a")}
     made_for = {"c": "main", "d": "dev", "e": "main"}

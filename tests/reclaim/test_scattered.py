@@ -75,7 +75,7 @@ def test_what_is_small_is_one_lane(tmp_path: Path) -> None:
     assert part[0].num_rows == 1
 
 
-def test_what_is_empty(tmp_path: Path) -> None:
+def test_empty_tables_have_one_bucket(tmp_path: Path) -> None:
     table = scattered(tmp_path, "empty", 1)
     assert [part[0].num_rows for part in buckets_of(table)] == [0]
     full = scattered(tmp_path, "full", 1)

@@ -117,7 +117,7 @@ def test_no_run_is_made_by_a_clock_that_is_days_ahead(
     assert server.run_files() == {}
 
 
-def test_what_nothing_names_goes_after_two_looks(server: Server) -> None:
+def test_unreferenced_objects_are_deleted_after_two_observations(server: Server) -> None:
     server.upload("a", "1")
     server.commit()
     for number in range(3):

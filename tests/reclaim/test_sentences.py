@@ -95,7 +95,7 @@ def test_a_run_that_ends_while_it_deletes_is_not_called_refused(
     assert (last.state, last.message) == ("incomplete", "the disk is full")
 
 
-def test_what_became_of_old_commits_is_told_in_words() -> None:
+def test_the_report_describes_expired_commits() -> None:
     figures = {"commits": 6, "marked": 1, "waiting": 2, "rescued": 0, "expired": 3}
     figures_of_branches = {"main": 2, "": 1}
     commits = {"ran": True, **figures, "by_branch": figures_of_branches}

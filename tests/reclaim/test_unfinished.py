@@ -48,7 +48,7 @@ def test_an_upload_whose_life_is_over_does_not_block_a_quiet_run(
     assert list(lake.reclaim.unfinished.list(REPOSITORY)) == []
 
 
-def test_what_blocks_a_quiet_run_is_listed_and_can_be_ended(lake: Lake) -> None:
+def test_open_uploads_that_block_a_run_are_listed_and_can_be_ended(lake: Lake) -> None:
     lake.upload(b"there", "before")
     finish_one_of_each(lake)
     for make in KINDS * 2:
@@ -71,7 +71,7 @@ def test_what_blocks_a_quiet_run_is_listed_and_can_be_ended(lake: Lake) -> None:
     assert lake.text("main", b"there") == "before"
 
 
-def test_what_was_ended_cannot_be_finished(lake: Lake) -> None:
+def test_ended_uploads_cannot_be_completed(lake: Lake) -> None:
     given = lake.catalog.links.get_physical_address(REPOSITORY, MAIN, b"a")
     lake.block.put(given.address, [b"data"])
     target, part = begin(lake, b"b")
@@ -85,7 +85,7 @@ def test_what_was_ended_cannot_be_finished(lake: Lake) -> None:
     assert not lake.exists(b"b")
 
 
-def test_what_is_not_there_is_not_ended(lake: Lake) -> None:
+def test_missing_uploads_are_not_ended(lake: Lake) -> None:
     open_multipart(lake)
     for upload_id in ("0", "f" * 36, "../links", "\0"):
         with pytest.raises(UploadNotUnfinished):

@@ -24,9 +24,7 @@ def head(tmp_path: Path) -> str:
     return first_commit(tmp_path)
 
 
-def test_what_was_read_once_is_read_by_a_new_process_without_the_storage(
-    tmp_path: Path, head: str
-) -> None:
+def test_a_new_process_reads_cached_ranges_without_the_storage(tmp_path: Path, head: str) -> None:
     folder = tmp_path / "cache"
     with serve(tmp_path, cache__disk_folder=folder) as server:
         assert read(server, head) == 200

@@ -24,7 +24,7 @@ def client(peer: str, forwarded: str | None, proxies: TrustedProxies = PROXIES) 
 
 
 @given(strangers, said_by_clients | trusted.map(str))
-def test_what_a_stranger_says_of_itself_is_ignored(peer: Address, said: str) -> None:
+def test_forwarded_headers_of_untrusted_clients_are_ignored(peer: Address, said: str) -> None:
     assert client(str(peer), said) == str(peer)
 
 
@@ -42,7 +42,7 @@ def test_the_first_stranger_from_the_right_is_the_client(
 
 
 @given(trusted, st.lists(trusted, min_size=1, max_size=3))
-def test_where_all_are_proxies_the_farthest_is_the_client(
+def test_if_all_addresses_are_proxies_the_farthest_is_the_client(
     peer: Address, chain: list[Address]
 ) -> None:
     assert client(str(peer), ",".join(map(str, chain))) == str(chain[0])

@@ -52,7 +52,7 @@ def names_in(expression: str) -> set[str]:
 
 
 @pytest.mark.parametrize("expression", expressions())
-def test_what_a_panel_asks_for_exists(expression: str) -> None:
+def test_the_metrics_of_panels_exist(expression: str) -> None:
     series = labels_of_series()
     names = names_in(expression)
     assert names

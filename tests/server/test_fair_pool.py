@@ -91,7 +91,7 @@ def test_clients_take_turns() -> None:
         assert it.served == ["ada 1", "bob 1", "eve 1", "ada 2", "ada 3"]
 
 
-def test_who_holds_a_full_share_keeps_nobody_from_the_rest() -> None:
+def test_a_client_with_a_full_share_does_not_block_others() -> None:
     with scene(capacity=4) as it:
         for _ in range(share_of(4)):
             it.pool.take(1, ADA)
@@ -103,7 +103,7 @@ def test_who_holds_a_full_share_keeps_nobody_from_the_rest() -> None:
         assert it.served == ["ada"]
 
 
-def test_what_waits_for_much_is_not_passed_by_what_needs_little() -> None:
+def test_a_large_request_is_not_overtaken_by_small_ones() -> None:
     with scene(capacity=10) as it:
         it.pool.take(5, ADA)
         it.pool.take(3, BOB)
@@ -169,7 +169,7 @@ def test_strangers_of_many_addresses_do_not_get_all_seats() -> None:
 
 
 @given(st.lists(st.tuples(st.sampled_from([ADA, BOB, EVE, STRANGER]), st.integers(1, 5))))
-def test_nothing_is_lost_and_nobody_is_left_waiting(wishes: list[tuple[Holder, int]]) -> None:
+def test_all_units_return_and_no_waiter_is_left(wishes: list[tuple[Holder, int]]) -> None:
     """Requests of many threads that take and give back: in the end, all is as before."""
     room = WaitLimit(1000, 60.0)
     pool = FairPool(6, "slots", room, refusal=Refused)

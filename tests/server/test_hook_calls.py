@@ -70,7 +70,7 @@ def test_another_repository_of_that_name_is_not_found(calls: HookCalls, event: H
     assert calls.caller(event).call("list_objects", listing)[0] == 200
 
 
-def test_what_makes_no_sense_is_a_status(calls: HookCalls, event: HookEvent) -> None:
+def test_invalid_requests_have_a_status(calls: HookCalls, event: HookEvent) -> None:
     caller = calls.caller(event)
     assert caller.call("nothing", {"repository": REPOSITORY})[0] == 400
     assert caller.call("stat_object", {"repository": REPOSITORY})[0] == 400

@@ -227,7 +227,7 @@ def test_only_admins_and_super_users_may_import_at_first(world: Server) -> None:
     assert may == {"Admins", "SuperUsers"}
 
 
-def test_what_a_deleted_repository_left_stays_closed(world: Server) -> None:
+def test_objects_of_a_deleted_repository_stay_closed(world: Server) -> None:
     repositories = world.services.catalog.repositories
     gone = repositories.create("gone", parse_namespace("mem://lakes/gone"), committer="admin")
     assert stage(world, "mem://lakes/gone/data/x").json["kind"] == "address_taken"

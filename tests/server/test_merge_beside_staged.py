@@ -45,7 +45,7 @@ def staged(made: Server) -> list[str]:
     return [item["path"] for item in found["results"]]
 
 
-def test_what_is_staged_stays_staged_and_is_not_in_the_merge(lake: Server) -> None:
+def test_staged_entries_stay_and_are_not_in_the_merge(lake: Server) -> None:
     lake.put("other", b"staged")
     call(lake, 204, "DELETE", f"{HOME}/branches/main/objects", params={"path": "kept"})
     call(lake, 400, "POST", f"{HOME}/refs/dev/merge/main")  # as ever
@@ -79,7 +79,7 @@ def test_a_staged_change_of_what_is_merged_is_a_conflict(lake: Server, path: str
     assert staged(lake) == sorted(["a", path, "z"])
 
 
-def test_what_is_staged_as_it_is_merged_is_no_conflict(lake: Server) -> None:
+def test_staged_entries_equal_to_merged_ones_are_no_conflict(lake: Server) -> None:
     call(lake, 204, "DELETE", f"{HOME}/branches/main/objects", params={"path": "gone"})
     lake.put("new", b"theirs")
     merge(lake, 200)

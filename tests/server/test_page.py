@@ -146,7 +146,7 @@ def test_files_are_packed_for_those_who_can_unpack(client: falcon.testing.TestCl
     assert len(packed.content) < len(plain.content)
 
 
-def test_what_lies_packed_is_unpacked_for_those_who_cannot(
+def test_compressed_pages_are_decompressed_for_clients_without_support(
     client: falcon.testing.TestClient,
 ) -> None:
     _, targets = document(client, "/docs")

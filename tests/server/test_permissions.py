@@ -179,7 +179,7 @@ def test_users_can_ask_what_they_may(world: Server) -> None:
         assert refused.status_code == 400
 
 
-def test_who_is_not_signed_in_gets_nowhere(world: Server) -> None:
+def test_unauthenticated_requests_are_refused(world: Server) -> None:
     for route in ROUTES:
         if route.needs is Access.ANYONE:
             continue

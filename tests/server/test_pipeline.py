@@ -151,7 +151,7 @@ def test_a_streamed_answer_ends_when_it_is_closed(
     assert access["bytes"] == 6
 
 
-def test_what_is_raised_becomes_a_500_that_says_nothing(
+def test_exceptions_become_a_500_without_details(
     lines: Callable[[], list[dict[str, Any]]],
 ) -> None:
     def broken(environ: WSGIEnvironment, start: StartResponse) -> Iterable[bytes]:

@@ -30,7 +30,7 @@ def test_restarts_are_counted_and_shown_by_whoever_is_asked(folder: Path) -> Non
 def test_a_folder_that_is_gone_ends_nothing(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
     known = ProcessMetrics(folder)
     gone = folder.rename(f"{folder}-gone")
-    metrics.mark_process("worker")
+    metrics.register_process("worker")
     metrics.forget_process(1, folder)
     known.write()
     known.write()

@@ -184,7 +184,7 @@ def test_a_source_that_moved_on_is_kept(world: Server) -> None:
     assert merged.json["source_kept_because"] == "branch dev has uncommitted changes"
 
 
-def test_who_may_merge(world: Server) -> None:
+def test_permissions_of_a_merge(world: Server) -> None:
     """Beside `pr:WritePullRequest`: committing to the destination, deleting the source."""
     pull_id = create(world)
     auth = world.services.auth

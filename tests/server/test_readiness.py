@@ -28,7 +28,7 @@ def test_a_server_whose_parts_answer_is_ready() -> None:
             assert served.request("HEAD", path).status_code == 200
 
 
-def test_what_does_not_answer_is_named_and_its_host_is_not(
+def test_readiness_names_the_failed_part_but_not_its_host(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     with server() as served:

@@ -192,14 +192,14 @@ def test_less_is_on_its_way_to_a_client_on_this_machine(world: World, peer: str)
     assert (size == 1 << 19) == (peer in {"127.0.0.1", "::1"})
 
 
-def test_what_is_small_is_read(world: World, port: int) -> None:
+def test_small_files_are_read(world: World, port: int) -> None:
     with closing(HTTPConnection("127.0.0.1", port, timeout=PATIENCE_SECONDS)) as client:
         client.request("GET", f"/0-{LEAST - 1}")
         assert client.getresponse().read() == DATA[: LEAST - 1]
     assert (world.taken, world.ended()["bytes"]) == (0, LEAST - 1)
 
 
-def test_what_is_encrypted_is_read(world: World, tmp_path: Path) -> None:
+def test_files_sent_over_tls_are_read(world: World, tmp_path: Path) -> None:
     certificate, key = write_certificate(tmp_path)
     trusting = ssl.create_default_context(cafile=certificate)
     with (

@@ -23,9 +23,9 @@ from lakebed.engine.refs.branches import Branches
 from lakebed.engine.refs.creation import CreationReads, _Creation
 from lakebed.engine.refs.shared_reads import SharedReads
 from lakebed.engine.refs.tags import Tags
-from lakebed.engine.staging import cells, empty_runs
+from lakebed.engine.staging import cells, skip_index
 from lakebed.engine.staging.cells import (
-    MARK,
+    PROPOSAL_PREFIX,
     TOMBSTONE,
     Cells,
     decode,
@@ -36,8 +36,8 @@ from lakebed.engine.staging.cells import (
     path_of,
     value_in,
 )
-from lakebed.engine.staging.empty_runs import EmptyRunNotes, EmptyRunSearch, KeyRange
-from lakebed.engine.staging.writer import IsFresh, UndoLog, Writer
+from lakebed.engine.staging.skip_index import KeyRange, SkipIndex, SkipIndexSearch
+from lakebed.engine.staging.writer import IsRecent, UndoLog, Writer
 from lakebed.formats import Entry
 from lakebed.kv import (
     ABSENT,
@@ -211,7 +211,7 @@ def _write_before_looking(monkeypatch: pytest.MonkeyPatch, *, own_entry_is_succe
         known: Reading,
         key: bytes,
         value_for: Callable[[Entry | None], bytes | None],
-        _is_fresh: IsFresh | None,
+        _is_recent: IsRecent | None,
     ) -> None:
         repository, value = known.repository, None
         for _ in range(self._tries):
@@ -247,7 +247,8 @@ def acknowledge_own_entry(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 _CLOSED = (
-    MARK + pb.ProposedEntry(proposal=pb.StagedEntry(), branch_version=b"closed").SerializeToString()
+    PROPOSAL_PREFIX
+    + pb.ProposedEntry(proposal=pb.StagedEntry(), branch_version=b"closed").SerializeToString()
 )
 """A cell in which nothing can be staged any more."""
 
@@ -336,7 +337,7 @@ def close_cells_of_sealed_tokens(monkeypatch: pytest.MonkeyPatch) -> None:
         known: Reading,
         key: bytes,
         value_for: Callable[[Entry | None], bytes | None],
-        _is_fresh: IsFresh | None,
+        _is_recent: IsRecent | None,
     ) -> None:
         write = _ClosingWrite(self, known, key)
         for _ in range(self._tries):
@@ -349,7 +350,7 @@ def close_cells_of_sealed_tokens(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def _proposed(key: bytes, cell: bytes) -> pb.StagedEntry | None:
     """Return the proposal of a cell, or None if it has none."""
-    found = None if cell < MARK else parse_proposed(key, cell)
+    found = None if cell < PROPOSAL_PREFIX else parse_proposed(key, cell)
     return found.proposal if found is not None and found.HasField("proposal") else None
 
 
@@ -594,24 +595,24 @@ def reset_to_a_stale_head(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def leave_notes_when_writing(monkeypatch: pytest.MonkeyPatch) -> None:
     """A writer takes no notice of what listings noted about its key."""
-    monkeypatch.setattr(empty_runs, "fill", lambda _store, _token, _keys, _note: None)
+    monkeypatch.setattr(skip_index, "fill", lambda _store, _token, _keys, _note: None)
 
 
 def note_without_seeking(monkeypatch: pytest.MonkeyPatch) -> None:
     """A listing notes what it found empty without having said before what it looks through."""
 
-    begin, add = EmptyRunNotes.seek, EmptyRunNotes.found
+    begin, add = SkipIndex.seek, SkipIndex.found
 
-    def seek(_self: EmptyRunNotes, key_range: KeyRange) -> EmptyRunSearch:
-        return EmptyRunSearch(key_range, pb.Emptied(), Version(b""))
+    def seek(_self: SkipIndex, key_range: KeyRange) -> SkipIndexSearch:
+        return SkipIndexSearch(key_range, pb.Emptied(), Version(b""))
 
-    def found(self: EmptyRunNotes, search: EmptyRunSearch, end: bytes | None) -> None:
+    def found(self: SkipIndex, search: SkipIndexSearch, end: bytes | None) -> None:
         begun = begin(self, KeyRange(search.key_range.start, end))
         if begun is not None:
             add(self, begun, end)
 
-    monkeypatch.setattr(EmptyRunNotes, "seek", seek)
-    monkeypatch.setattr(EmptyRunNotes, "found", found)
+    monkeypatch.setattr(SkipIndex, "seek", seek)
+    monkeypatch.setattr(SkipIndex, "found", found)
 
 
 # Names

@@ -27,11 +27,11 @@ TOKENS_ARE_READ = 5
 """At which step a commit of one sealed token has read it, and not stored its record yet."""
 
 
-class IsFresh(Protocol):
+class IsRecent(Protocol):
     def __call__(self) -> bool: ...
 
 
-def write(world: GCWorld, name: str, key: str, entry: Entry, is_fresh: IsFresh) -> Steps:
+def write(world: GCWorld, name: str, key: str, entry: Entry, is_recent: IsRecent) -> Steps:
     """Stage an entry as the server's writers do; true if it was acknowledged.
 
     The age is looked at before the entry is written and before it is acknowledged. Who finds it too
@@ -46,16 +46,16 @@ def write(world: GCWorld, name: str, key: str, entry: Entry, is_fresh: IsFresh) 
         token = world.staged.setdefault(before.staging, {})
         replaced = token.get(key)
         yield
-        if not is_fresh():
+        if not is_recent():
             return False
         yield
         if token.get(key) is not replaced:
             continue
         old = replaced.path if replaced is not None else None
-        mine = token[key] = replace(entry, late=not is_fresh(), replaced=old)
+        mine = token[key] = replace(entry, late=not is_recent(), replaced=old)
         yield
         after = world.branch(repository_uid, name)
-        if not is_fresh():
+        if not is_recent():
             yield
             if token.get(key) is mine:
                 _put_back(token, key, replaced)
@@ -89,7 +89,7 @@ def upload(world: GCWorld, process: Process, name: str, key: str) -> Steps:
     yield
     # Few contents, so that some uploads are identical to what is there.
     entry = Entry(path, world.random.randint(0, 3), whole=world.random.random() < 0.3)
-    return (yield from write(world, name, key, entry, partial(world.is_fresh, process, path)))
+    return (yield from write(world, name, key, entry, partial(world.is_recent, process, path)))
 
 
 def read(world: GCWorld, name: str, key: str) -> Entry | None:
@@ -112,7 +112,7 @@ def copy(world: GCWorld, process: Process, name: str, source: str, key: str, tar
     entry = found
     shares = source == name and uid_of(found.path) == world.repository_uid
     if shares and world.age(process, found.path) < COPY_WINDOW:
-        fresh = partial(world.is_fresh, process, found.path)
+        fresh = partial(world.is_recent, process, found.path)
         if (yield from write(world, name, target, entry, fresh)):
             return True
     branch = world.branches.get(source)
@@ -125,7 +125,7 @@ def copy(world: GCWorld, process: Process, name: str, source: str, key: str, tar
     world.put(path)
     yield
     entry = replace(found, path=path)
-    return (yield from write(world, name, target, entry, partial(world.is_fresh, process, path)))
+    return (yield from write(world, name, target, entry, partial(world.is_recent, process, path)))
 
 
 def remove(world: GCWorld, name: str, key: str) -> Steps:
@@ -167,7 +167,7 @@ def link_address(world: GCWorld, process: Process, name: str, key: str, path: st
     record.consumed = True
     yield
     entry = Entry(path, world.random.randint(0, 3))
-    return (yield from write(world, name, key, entry, partial(world.is_fresh, process, path)))
+    return (yield from write(world, name, key, entry, partial(world.is_recent, process, path)))
 
 
 def multipart(world: GCWorld, process: Process, name: str, key: str) -> Steps:

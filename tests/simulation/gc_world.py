@@ -185,7 +185,7 @@ class GCWorld:
         assert parts is not None
         return self.now + process.offset - parts.issued_us
 
-    def is_fresh(self, process: Process, path: str) -> bool:
+    def is_recent(self, process: Process, path: str) -> bool:
         return self.age(process, path) < HOLD
 
     def delete_object(self, path: str) -> None:

@@ -11,7 +11,7 @@ from lakebed.base.runtime import Runtime
 from lakebed.block import Address, ETag, Namespace, ObjectNotFound, PutResult
 from lakebed.block.drivers.memory import MemoryBlockStore
 from lakebed.engine.keys import CLAIMS, GRAVELER, REPOSITORIES
-from lakebed.engine.model import Home, RepositoryID, repository_partition
+from lakebed.engine.model import FilesRoot, RepositoryID, repository_partition
 from lakebed.engine.repositories.removal import ACTIVE, DELETING, INITIAL, RepositoryRecord
 from lakebed.formats import OWNER_PATH, decode_owner
 from lakebed.kv import ANY, Item, Put
@@ -133,7 +133,7 @@ class Monitor:
         self.store = WatchedStore(runtime, self._applied, self._erased)
         self.block = WatchedBlock(runtime, self.look)
         self.truth = Truth(simulation, self.violation, self.is_there)
-        self.homes: dict[bytes, Home] = {}
+        self.homes: dict[bytes, FilesRoot] = {}
         """By partition, for all repositories that ever existed."""
         self.violations: list[str] = []
         self.erased: dict[tuple[bytes, bytes], float] = {}
@@ -220,7 +220,7 @@ class Monitor:
             self.truth.disown(before.partition)
         if after:
             self.spans.append(after)
-            self.homes[after.partition] = Home(after.namespace, UniqueID(after.unique_id))
+            self.homes[after.partition] = FilesRoot(after.namespace, UniqueID(after.unique_id))
             self._current[name] = after
 
     def _span(self, name: str, record: RepositoryRecord | None, before: Span | None) -> Span | None:

@@ -532,7 +532,7 @@ class Collector:
         return decode_gc_table(self.process.world.block.inner.read(address), file, file=file.name)
 
     def named_by(self, metarange: MetaRangeID) -> set[str]:
-        committed = self.process.world.onlooker._committed_in(self.repository.home)
+        committed = self.process.world.onlooker._committed_in(self.repository.files_root)
         return {
             str(physical_address(self.repository.namespace, entry))
             for table in committed.scan(metarange)

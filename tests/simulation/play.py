@@ -77,7 +77,7 @@ def begin(simulation: Simulation, mix: Mix, parts: Parts) -> World:
         [RepositoryID(name) for name in mix.names],
         [Namespace.parse(f"mem://bucket/{path}") for path in mix.namespaces],
         parts,
-        piecemeal=simulation.random.random() < 0.25,
+        unbatched=simulation.random.random() < 0.25,
         retrying=mix.retrying,
         is_calm=not (mix.faults.fail_before or mix.faults.fail_after or mix.faults.kill),
     )

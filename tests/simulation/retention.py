@@ -385,7 +385,7 @@ def modelled() -> Iterator[None]:
 def begin(simulation: Simulation) -> Lake:
     world = CatalogWorld(simulation, CatalogSettings())
     world.store = SimulatedStore(
-        simulation, world.store.inner, piecemeal=simulation.random.random() < 0.5
+        simulation, world.store.inner, unbatched=simulation.random.random() < 0.5
     )
     lake = Lake(world)
     world.reclaim.rules.set(world.repository, RULES)

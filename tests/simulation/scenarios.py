@@ -38,7 +38,7 @@ ALL_FAULTS = Faults(
 def new_simulation(seed: int, faults: Faults) -> tuple[Simulation, SimulatedStore]:
     simulation = Simulation(seed, faults)
     # Without a simulated runtime: the test looks into the store when no task runs any more.
-    store = SimulatedStore(simulation, MemoryStore(ThreadRuntime()), piecemeal=True)
+    store = SimulatedStore(simulation, MemoryStore(ThreadRuntime()), unbatched=True)
     return simulation, store
 
 

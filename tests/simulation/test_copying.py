@@ -14,7 +14,7 @@ SEEDS = rounds(100, long=50_000, fast=40)
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
-def test_nothing_that_was_answered_is_lost(name: str) -> None:
+def test_acknowledged_writes_are_not_lost(name: str) -> None:
     assert first_failure(f"tests.simulation.copying:{name}", range(SEEDS)) is None
 
 

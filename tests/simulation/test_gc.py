@@ -21,7 +21,7 @@ SEEDS = rounds(200, long=20_000, fast=20)
 
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize("name", SCENARIOS)
-def test_nothing_live_is_deleted_and_no_garbage_stays(name: str) -> None:
+def test_live_objects_stay_and_garbage_is_deleted(name: str) -> None:
     assert first_failure(f"tests.simulation.gc_histories:{name}", range(SEEDS)) is None
 
 
@@ -142,7 +142,7 @@ def test_no_regard_for_age(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_writers_without_regard_for_age(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(GCWorld, "is_fresh", lambda _self, _process, _path: True)
+    monkeypatch.setattr(GCWorld, "is_recent", lambda _self, _process, _path: True)
     assert finding("sleepers") == "DataLossError"
 
 
@@ -159,9 +159,9 @@ def test_a_sleeper_that_puts_back_what_has_become_garbage(
 
 def test_an_upload_completed_without_its_record(monkeypatch: pytest.MonkeyPatch) -> None:
     def write(*arguments: Any) -> Steps:
-        *others, is_fresh = arguments
-        is_multipart = getattr(is_fresh, "__name__", "") == "<lambda>"
-        return rightly(*others, (lambda: True) if is_multipart else is_fresh)
+        *others, is_recent = arguments
+        is_multipart = getattr(is_recent, "__name__", "") == "<lambda>"
+        return rightly(*others, (lambda: True) if is_multipart else is_recent)
 
     rightly: Callable[..., Steps] = gc_actors.write
     monkeypatch.setattr(gc_actors, "write", write)

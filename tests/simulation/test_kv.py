@@ -21,12 +21,12 @@ SEEDS = rounds(300, long=100_000, fast=100)
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
-def test_what_is_right_passes_every_seed(name: str) -> None:
+def test_correct_stores_pass_every_seed(name: str) -> None:
     assert first_failure(f"tests.simulation.scenarios:{name}", range(SEEDS)) is None
 
 
 @pytest.mark.parametrize("name", BROKEN)
-def test_what_is_wrong_is_found_within_a_few_seeds(name: str) -> None:
+def test_mutants_are_found_within_a_few_seeds(name: str) -> None:
     assert fails_within(BROKEN[name], seeds=10)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from lakebed.engine.expiry_marks import Marks
+from lakebed.engine.expiry_marks import ExpiryMarks
 from lakebed.lake.purge_marks import PurgeMarks
 from lakebed.reclaim import expirer
 from lakebed.reclaim import retention as keeping
@@ -90,7 +90,7 @@ def go_by_the_old_rules(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def name_without_a_look(monkeypatch: pytest.MonkeyPatch) -> None:
     """New refs and moves do not look at the mark of a commit."""
-    monkeypatch.setattr(Marks, "admit_ref", lambda *_args: None)
+    monkeypatch.setattr(ExpiryMarks, "admit_ref", lambda *_args: None)
 
 
 def purge_without_marks(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -141,7 +141,7 @@ def test_a_link_that_forgets_that_it_was_staged(monkeypatch: pytest.MonkeyPatch)
 
 def test_a_link_that_does_not_look_whether_it_was_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     def only_fresh(self: _LinkIsValid) -> bool:
-        return self._is_fresh()
+        return self._is_recent()
 
     monkeypatch.setattr(_LinkIsValid, "__call__", only_fresh)
     assert fails("ended")
@@ -200,11 +200,11 @@ def test_writers_that_look_at_the_age_only_before(monkeypatch: pytest.MonkeyPatc
     def test_once(self: Freshness, address: ObjectPath) -> Callable[[], bool]:
         looks: list[bool] = []
 
-        def is_fresh() -> bool:
+        def is_recent() -> bool:
             looks.append(now_us(self._runtime) - address.issued_us < self._hold_us)
             return looks[0]
 
-        return is_fresh
+        return is_recent
 
     monkeypatch.setattr(Freshness, "test", test_once)
     assert fails("collected")

@@ -10,7 +10,7 @@ import pytest
 from lakebed.base.runtime import now_us
 from lakebed.engine import records_pb2 as pb
 from lakebed.engine.commits.commit import Committer
-from lakebed.engine.expiry_marks import EXPIRED, Marks
+from lakebed.engine.expiry_marks import EXPIRED, ExpiryMarks
 from lakebed.engine.keys import BRANCHES, LIVE, TAGS
 from lakebed.engine.model import Branch, BranchID, Commit, CommitID, Repository
 from lakebed.engine.refs import restore
@@ -79,12 +79,12 @@ def test_a_branch_may_be_elsewhere_meanwhile(operation: Operation) -> None:
 
 def name_without_a_look(monkeypatch: pytest.MonkeyPatch) -> None:
     """New refs and moves do not look at the mark."""
-    monkeypatch.setattr(Marks, "admit_ref", lambda *_args: None)
+    monkeypatch.setattr(ExpiryMarks, "admit_ref", lambda *_args: None)
 
 
 def look_before_naming(monkeypatch: pytest.MonkeyPatch) -> None:
     """A new ref looks at the mark, and is written afterwards."""
-    admit_ref, run = Marks.admit_ref, _Creation.run
+    admit_ref, run = ExpiryMarks.admit_ref, _Creation.run
 
     def run_after_look(
         self: Any, message: Any, look: CreationReads | None, **options: Any
@@ -95,7 +95,7 @@ def look_before_naming(monkeypatch: pytest.MonkeyPatch) -> None:
         return run(self, message, look, **options)
 
     monkeypatch.setattr(_Creation, "run", run_after_look)
-    monkeypatch.setattr(Marks, "admit_ref", lambda *_args: None)
+    monkeypatch.setattr(ExpiryMarks, "admit_ref", lambda *_args: None)
 
 
 def write_young_refs_at_once(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -40,7 +40,7 @@ def test_a_lost_reply_leaves_the_object_there_or_not() -> None:
     }
 
 
-def test_nothing_is_heard_of_a_killed_caller() -> None:
+def test_a_killed_caller_gets_no_reply() -> None:
     outcomes = {str(create_once(seed, Faults(kill=0.5))) for seed in range(60)}
     assert outcomes == {"(['created'], True)", "([], True)", "([], False)"}
 

@@ -105,7 +105,7 @@ def test_only_what_comes_later_than_any_request_may_stay_behind(passes: int, str
     assert world.strays == strays
 
 
-def test_what_nothing_names_is_found() -> None:
+def test_unreferenced_objects_are_found() -> None:
     world = begin(Simulation(0), ALL, Parts())
     world.monitor.store.set(b"apples-main:unknown", b"key/a", encode(entry(b"a", "w1")))
     with pytest.raises(AssertionError, match="b'key/a' in b'apples-main:unknown' was written"):

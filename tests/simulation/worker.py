@@ -107,7 +107,7 @@ class Worker:
 
     def create(self) -> None:
         key, name = self.random.choice(KEYS), self.world.new_name()
-        is_fresh = self.random.choice([None, None, lambda: self.random.random() < 0.9])
+        is_recent = self.random.choice([None, None, lambda: self.random.random() < 0.9])
 
         def act(condition: Condition) -> None:
             staging.put(
@@ -116,7 +116,7 @@ class Worker:
                 self.branch,
                 entry(key, name),
                 condition=condition,
-                is_fresh=is_fresh,
+                is_recent=is_recent,
             )
 
         self.attempt_if("create", key, name, {ABSENT}, act)

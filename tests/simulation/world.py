@@ -17,7 +17,7 @@ from lakebed.engine.committed import Cache, EntryPage, EntryQuery
 from lakebed.engine.committed.store import CommittedFor, committed_for
 from lakebed.engine.engine import Engine
 from lakebed.engine.errors import GivenUp, TooManyTries
-from lakebed.engine.model import BranchID, Home, RepositoryID
+from lakebed.engine.model import BranchID, FilesRoot, RepositoryID
 from lakebed.engine.repositories.repositories import Repositories
 from lakebed.engine.settings import EngineSettings
 from lakebed.formats import AddressType, DumpManifest, Entry, MetaRangeID
@@ -186,7 +186,7 @@ class World:
     names: list[RepositoryID]
     namespaces: list[Namespace]
     parts: Parts = field(default_factory=Parts)
-    piecemeal: bool = False
+    unbatched: bool = False
     """Whether scans and bulk calls take several steps, between which others write."""
     retrying: float = 1.0
     """The share of processes that retry; the others get more unknown outcomes."""
@@ -196,7 +196,7 @@ class World:
     def __post_init__(self) -> None:
         self.random = self.simulation.random
         self.monitor = Monitor(self.simulation, self.simulation.actor("storage").runtime)
-        self.store = SimulatedStore(self.simulation, self.monitor.store, piecemeal=self.piecemeal)
+        self.store = SimulatedStore(self.simulation, self.monitor.store, unbatched=self.unbatched)
         self.block = SimulatedBlock(self.simulation, self.monitor.block)
         self.told: Counter[str] = Counter()
         """How often actors got each answer."""
@@ -212,7 +212,7 @@ class World:
             main.elsewhere, dev.elsewhere = dev.writes, main.writes
             self.histories |= {(name, MAIN): main, (name, DEV): dev}
         self._written = 0
-        self._held: dict[tuple[Home, str], Shown] = {}
+        self._held: dict[tuple[FilesRoot, str], Shown] = {}
         self.onlooker = self._onlooker()
 
     @property
@@ -246,7 +246,7 @@ class World:
             for task in tasks:
                 actor.start(partial(task, self, process))
         with ExitStack() as stack:
-            if self.piecemeal:
+            if self.unbatched:
                 stack.enter_context(patch.object(kv_store, "FIRST_PAGE", 2))
             self.simulation.run()
         self.check_no_violations()

@@ -11,7 +11,7 @@ from tests.spark.clients import Client, sign_in
 from tests.spark.submitting import PROGRAM
 
 _HERE: Final = Path(__file__).parent
-KEPT: Final = {"test_the_command_line", "test_what_goes_and_what_stays"}
+KEPT: Final = {"test_the_command_line", "test_deleted_and_retained_objects"}
 """What `make test` plays with Spark, beside the frames: a run, and one that a command starts."""
 
 

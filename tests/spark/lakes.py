@@ -42,7 +42,7 @@ class LocalServer(GarbageServer):
     def close(self) -> None:
         pass
 
-    def mark(self) -> tuple[GCMarker, Path | None]:
+    def write_marker(self) -> tuple[GCMarker, Path | None]:
         return self._lake.reclaim.storage_markers.leave(self._lake.name), None
 
     def min_age_seconds(self) -> int:

@@ -147,14 +147,14 @@ def test_a_server_on_another_machine(
     here = tmp_path / "objects"
     shutil.copytree(root(sqlite_lakebed), here)
     before = sorted(here.rglob("*"))
-    rightly = GarbageServer.mark
+    rightly = GarbageServer.write_marker
 
-    def mark(self: GarbageServer) -> tuple[GCMarker, Path | None]:
+    def write_marker(self: GarbageServer) -> tuple[GCMarker, Path | None]:
         found, there = rightly(self)
         assert there == root(sqlite_lakebed)
         return found, here
 
-    monkeypatch.setattr(GarbageServer, "mark", mark)
+    monkeypatch.setattr(GarbageServer, "write_marker", write_marker)
     assert run(cli.app, ["gc", "run", f"lakefs://{client.repository}"]) == 1
     assert "give its folder on this machine by --local-root" in capsys.readouterr().err
     assert sorted(here.rglob("*")) == before

@@ -41,7 +41,7 @@ def test_judging_and_what_comes_of_it(spark: SparkSession) -> None:
     assert {found.path for found in kept} == look.remembered
 
 
-def test_nothing_at_all(spark: SparkSession) -> None:
+def test_empty_tables(spark: SparkSession) -> None:
     nothing = spark.createDataFrame([], JUDGED)
     judged = frames.judge(
         spark.createDataFrame([], STORED),
@@ -54,7 +54,7 @@ def test_nothing_at_all(spark: SparkSession) -> None:
     assert judged.collect() == []
 
 
-def test_what_is_known_is_left_out(spark: SparkSession, capsys: pytest.CaptureFixture[str]) -> None:
+def test_known_rows_are_left_out(spark: SparkSession, capsys: pytest.CaptureFixture[str]) -> None:
     found = spark.createDataFrame([("a", 1), ("b", 2), ("b", 3), ("c", 4)], "id string, n long")
     known = spark.createDataFrame([("a",), ("a",), ("x",)], "id string")
     expected = spark.createDataFrame([("b", 2), ("b", 3), ("c", 4)], "id string, n long")

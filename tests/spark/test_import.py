@@ -110,7 +110,7 @@ class Making:
         self.started = Started.of(answer)
         self.query = ImportQuery(id=answer.id)
         self.server = ImportReporter(self.http, self.branch, self.started)
-        self.storage = find_storage(self.started.mark, self.started.local_root)
+        self.storage = find_storage(self.started.marker, self.started.local_root)
 
     def job(self, spark: SparkSession) -> IngestJob:
         return IngestJob(spark, self.server, self.storage, self.started)

@@ -80,7 +80,7 @@ def ripe_garbage(lake: GCLake) -> str:
     return garbage
 
 
-def test_what_goes_and_what_stays(lake: GCLake) -> None:
+def test_deleted_and_retained_objects(lake: GCLake) -> None:
     engine, catalog = lake.lake.engine, lake.lake.catalog
     engine.refs.create_branch(REPOSITORY, DEV_2, MAIN)
     engine.refs.create_branch(REPOSITORY, WORK, MAIN)
@@ -329,7 +329,9 @@ def refuse(storage: Storage, _runtime: object, paths: Sequence[str]) -> list[Del
     return [DeleteResult(address(path), Forbidden("hands off")) for path in paths]
 
 
-def test_what_cannot_be_deleted_stays_known(lake: GCLake, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_undeletable_objects_stay_in_the_state(
+    lake: GCLake, monkeypatch: pytest.MonkeyPatch
+) -> None:
     lake.upload("a", "1")
     lake.delete("a")
     kept = lake.upload("b", "2")

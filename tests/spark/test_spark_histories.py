@@ -156,9 +156,7 @@ def judged(lake: GCLake, summary: RunSummary, kind: GCResultKind) -> set[str]:
 
 
 @pytest.mark.parametrize("seed", range(SEEDS))
-def test_nothing_that_can_be_read_is_deleted(
-    seed: int, tmp_path: Path, spark: SparkSession
-) -> None:
+def test_readable_objects_are_not_deleted(seed: int, tmp_path: Path, spark: SparkSession) -> None:
     with local_lake(tmp_path, spark) as lake:
         history = History(lake, seed)
         if seed % 2 == 0:

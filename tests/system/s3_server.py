@@ -25,10 +25,10 @@ def main(file: str) -> None:
             REPOSITORY, parse_namespace(f"local://lakes/{REPOSITORY}"), committer="admin"
         )
     services.close()
-    serve(settings, on_ready=_say_ready)
+    serve(settings, on_ready=_print_ready)
 
 
-def _say_ready(endpoint: str) -> None:
+def _print_ready(endpoint: str) -> None:
     sys.stdout.write(f"ready {endpoint}\n")
     sys.stdout.flush()
 

@@ -223,7 +223,7 @@ def wait_for_another(server: LakebedServer, before: list[psutil.Process]) -> Non
 
 
 @pytest.mark.timeout(rounds(300, long=1800))
-def test_what_was_acknowledged_outlives_the_processes(server: LakebedServer) -> None:
+def test_acknowledged_writes_survive_the_processes(server: LakebedServer) -> None:
     with RawClient(server) as admin:
         create_repository(admin, REPOSITORY)
         branch = {"name": "merged", "source": "main"}

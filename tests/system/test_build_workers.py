@@ -81,7 +81,7 @@ class BuildLake:
             settings=EngineSettings(large_merge_rows=LARGE_MERGE),
             build_large=workers.build,
             merge_large=workers.merge,
-            foresee_large=workers.prepare,
+            on_large_forecast=workers.prepare,
         )
         self.alone = Engine(store, block)
         namespace = Namespace.parse("local://lake/repo")
@@ -106,7 +106,7 @@ class BuildLake:
         """Ask for a build of no changes."""
         head = self.engine.branches.get(self.repository, MAIN).commit_id
         base = self.engine.commits.get(self.repository, head).metarange_id
-        return BuildRequest(self.repository.home, base, ())
+        return BuildRequest(self.repository.files_root, base, ())
 
     def part(self, count: int, *, same: int = 0) -> None:
         """Let two branches change so many entries each, of which some are the same."""
@@ -344,7 +344,7 @@ def test_a_commit_as_large_as_is_set_goes_to_a_builder(tmp_path: Path) -> None:
 def test_errors_of_a_worker_are_raised_as_they_are(lake: BuildLake, workers: Builders) -> None:
     missing = MetaRangeID("0" * 64)
     with pytest.raises(MissingFile, match=missing):
-        workers.build(BuildRequest(lake.repository.home, missing, ()))
+        workers.build(BuildRequest(lake.repository.files_root, missing, ()))
 
 
 def test_a_worker_ends_with_the_process_that_started_it(tmp_path: Path) -> None:

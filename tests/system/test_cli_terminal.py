@@ -169,7 +169,7 @@ def test_people_are_asked_first(
     assert ("dev" in there) == (code != 0)
 
 
-def test_nobody_is_asked_who_said_yes(run: CommandLine, repo: str) -> None:
+def test_yes_skips_the_question(run: CommandLine, repo: str) -> None:
     run("branch", "create", f"{repo}/dev", "-s", f"{repo}/main")
     assert on_terminal(run, "branch", "delete", f"{repo}/dev", "-y") == (
         0,

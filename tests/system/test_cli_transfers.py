@@ -169,7 +169,7 @@ def test_a_key_that_is_also_a_folder(run: CommandLine, main: str, tmp_path: Path
     assert tree(target) == {"a": b"x"}
 
 
-def test_where_files_go(
+def test_targets_of_downloads(
     run: CommandLine, main: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -202,7 +202,7 @@ def test_where_files_go(
         assert message in said
 
 
-def test_what_cannot_be_uploaded_is_listed(run: CommandLine, main: str, tmp_path: Path) -> None:
+def test_failed_uploads_are_listed(run: CommandLine, main: str, tmp_path: Path) -> None:
     source = plant(tmp_path / "source", {"good": b"good", "folder/good": b"good"})
     (source / "link").symlink_to(source / "folder")
     (source / "nowhere").symlink_to(source / "missing")

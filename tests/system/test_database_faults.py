@@ -239,7 +239,7 @@ class Counters:
 
 
 @pytest.mark.parametrize("database", DURABLE, indirect=True)
-def test_what_a_killed_server_acknowledged_is_there(
+def test_writes_acknowledged_by_a_killed_server_exist(
     database: Database, server: DatabaseServer
 ) -> None:
     counters = Counters(database, server, uuid4().hex.encode())

@@ -46,7 +46,7 @@ def test_compose_files(name: str, database: str, storage: str) -> None:
     assert published == [f"127.0.0.1:{PORT}:{PORT}"]
 
 
-def test_what_compose_asks_for_is_in_the_example() -> None:
+def test_variables_of_compose_are_in_the_example() -> None:
     asked = set(re.findall(r"\$\{(\w+)", (DEPLOY / "compose" / "postgresql.yaml").read_text()))
     example = (DEPLOY / "compose" / "example.env").read_text()
     assert asked == set(re.findall(r"^(\w+)=$", example, re.MULTILINE))

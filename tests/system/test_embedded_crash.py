@@ -105,7 +105,7 @@ def run_and_kill(url: str, number: int, processes: int) -> list[tuple[Child, Ack
 
 
 @pytest.mark.parametrize(("scheme", "processes"), [("sqlite", 2), ("rocksdb", 1)])
-def test_what_was_acknowledged_survives_a_kill(tmp_path: Path, scheme: str, processes: int) -> None:
+def test_acknowledged_writes_survive_a_kill(tmp_path: Path, scheme: str, processes: int) -> None:
     url = f"{scheme}:///{tmp_path}/lakebed.db"
     slots = processes * THREADS
     with open_store(url) as store:

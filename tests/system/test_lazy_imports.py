@@ -66,7 +66,7 @@ def test_commands_load_no_more_than_they_need(
     assert ended.returncode == 0, ended.stderr
 
 
-def test_nothing_of_opentelemetry_is_imported_while_tracing_is_off() -> None:
+def test_opentelemetry_is_not_imported_without_tracing() -> None:
     program = (
         "import sys; from tests.server.kit import server\n"
         "with server() as served: served.put('a')\n"

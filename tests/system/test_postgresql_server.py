@@ -257,7 +257,7 @@ def test_work_is_handed_over_only_while_a_server_is_far(postgresql_url: str) -> 
         ("postgresql://u:s3cret%zz@127.0.0.1/db", InvalidArgument, "malformed"),
     ],
 )
-def test_what_cannot_be_opened_is_explained_without_the_password(
+def test_connection_errors_do_not_contain_the_password(
     postgresql: PostgreSQLServer, malformed: str, error: type[Exception], message: str
 ) -> None:
     with pytest.raises(error, match=message) as caught:

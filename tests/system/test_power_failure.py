@@ -64,7 +64,7 @@ def mounted(disk: Path, place: Path) -> Iterator[Path]:
 
 
 @pytest.mark.parametrize("options", [[], ["-O", "^has_journal"]], ids=["journal", "no journal"])
-def test_what_was_acknowledged_is_there(tmp_path: Path, options: list[str]) -> None:
+def test_acknowledged_writes_exist(tmp_path: Path, options: list[str]) -> None:
     disk, image = tmp_path / "disk", tmp_path / "image"
     for _ in range(10):
         disk.unlink(missing_ok=True)
@@ -179,7 +179,7 @@ def make_folders(disk: ThinDisk) -> None:
     disk.forget()
 
 
-def test_what_a_disk_failed_to_write_is_not_taken_for_written(tmp_path: Path) -> None:
+def test_failed_syncs_are_not_acknowledged(tmp_path: Path) -> None:
     objects = [(DATA.address(f"c/{number}"), content(number)) for number in range(ACKNOWLEDGED)]
     with ThinDisk(tmp_path) as disk:
         make_folders(disk)

@@ -129,7 +129,7 @@ def link(lake: Lake, data: bytes) -> tuple[ObjectStats, str]:
 
 
 @pytest.mark.parametrize("evil", [b"replaced", b"longer than before"])
-def test_what_was_linked_cannot_be_replaced_by_its_url(
+def test_linked_objects_cannot_be_replaced_by_their_url(
     seaweedfs_settings: S3Settings, evil: bytes
 ) -> None:
     name = RepositoryID(f"evil-{len(evil)}")

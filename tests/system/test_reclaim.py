@@ -13,7 +13,7 @@ import psutil
 import pytest
 from httpx import HTTPStatusError
 
-from lakebed.server.http.metrics import FOLDER_VARIABLE, marked_processes
+from lakebed.server.http.metrics import FOLDER_VARIABLE, registered_processes
 from lakebed.testing.servers.lakebed import LakebedServer, lakebed_server
 from tests.kit.rounds import rounds
 from tests.kit.served import PATIENCE_SECONDS
@@ -107,7 +107,7 @@ def background_of(server: LakebedServer) -> int:
     """The process that makes the runs; 0, while there is none."""
     for child in psutil.Process(server.process.pid).children():
         folder = child.environ().get(FOLDER_VARIABLE, "")
-        for role, pid in marked_processes(Path(folder)) if folder else ():
+        for role, pid in registered_processes(Path(folder)) if folder else ():
             if role == "background" and psutil.pid_exists(pid):
                 return pid
     return 0

@@ -130,7 +130,7 @@ def test_the_database_keeps_no_keys_of_what_was_staged(url: str) -> None:
         check_growth(store, rounds=10, uploads=100)
 
 
-def test_what_was_acknowledged_is_committed_though_a_worker_is_killed(
+def test_acknowledged_writes_are_committed_after_a_worker_is_killed(
     server: LakebedServer,
 ) -> None:
     acknowledged: list[str] = []

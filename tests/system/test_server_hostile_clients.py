@@ -321,7 +321,7 @@ def test_an_answer_carries_the_id_of_the_log(served: Served) -> None:
     eventually(lambda: all(each in served.log() for each in wanted))
 
 
-def test_what_fails_is_logged_and_not_shown(served: Served) -> None:
+def test_internal_errors_are_logged_and_not_shown(served: Served) -> None:
     answer = served.get("crash?token=hunter2")
     assert (answer.status_code, "ZeroDivision" in answer.text) == (500, False)
     eventually(lambda: "ZeroDivisionError" in served.log())

@@ -76,7 +76,7 @@ def test_processes_are_summed_by_role_until_they_end(
 ) -> None:
     monkeypatch.setenv(metrics.FOLDER_VARIABLE, str(tmp_path))
     monkeypatch.setattr(process_metrics, "_SAMPLE_SECONDS", 0.0)  # every look samples
-    metrics.mark_process("worker")
+    metrics.register_process("worker")
     (tmp_path / f"process-worker-{child.pid}").touch()
     known = ProcessMetrics(tmp_path)
     known.write()
@@ -167,7 +167,7 @@ def test_a_slow_request_is_finished_when_the_server_is_told_to_stop(servers: Ser
         served.get("healthcheck")
 
 
-def test_what_does_not_finish_is_ended(servers: Servers, tmp_path: Path) -> None:
+def test_requests_that_do_not_finish_are_ended(servers: Servers, tmp_path: Path) -> None:
     temporary = tmp_path / "tmp"
     temporary.mkdir()
     served = servers.serve(

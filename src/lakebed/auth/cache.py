@@ -39,14 +39,14 @@ class ExpiringCache(Generic[KeyT, ValueT]):
         runtime: Runtime,
         settings: AuthCacheSettings,
         *,
-        keeps_failures: bool = False,
+        caches_failures: bool = False,
     ) -> None:
         self._runtime = runtime
         self._load = load
         self._seconds = settings.cache_seconds
         self._entries_max = settings.cache_entries_max
         self._entries: dict[KeyT, tuple[ValueT, float]] = {}
-        self._keeps_failures = keeps_failures
+        self._caches_failures = caches_failures
         self._failures: dict[KeyT, tuple[str, float]] = {}
         """The reason, and its time of expiry."""
         self._lock = runtime.lock()
@@ -70,7 +70,7 @@ class ExpiringCache(Generic[KeyT, ValueT]):
         try:
             value = self._load(key)
         except AuthenticationFailed as error:
-            if self._keeps_failures:
+            if self._caches_failures:
                 self._keep(self._failures, key, (error.reason, now + self._seconds), clears)
             raise
         self._keep(self._entries, key, (value, now + self._seconds), clears)

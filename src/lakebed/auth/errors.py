@@ -138,5 +138,7 @@ class AuthTooManyTries(AuthError):
 
     kind = "auth_too_many_tries"
 
-    def __init__(self, what: str, tries: int) -> None:
-        super().__init__(f"{what} failed {tries} times because of concurrent changes: try again")
+    def __init__(self, operation: str, tries: int) -> None:
+        super().__init__(
+            f"{operation} failed {tries} times because of concurrent changes: try again"
+        )

@@ -96,7 +96,7 @@ class AuthService:
 
             return call
 
-        self._known = ExpiringCache(reading(self._lookup), runtime, settings, keeps_failures=True)
+        self._known = ExpiringCache(reading(self._lookup), runtime, settings, caches_failures=True)
         self._accepted = ExpiringCache(reading(self._accepts), runtime, settings)
         self._sessions = ExpiringCache(reading(self._session), runtime, settings)
         self._rules = ExpiringCache(self._load_rules, runtime, settings)

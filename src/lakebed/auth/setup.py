@@ -105,7 +105,7 @@ class Setup:
         check_name("user", user)
         credential = self._credentials.generate(UserID(user), given)
         for _ in range(TRIES):
-            found = self._wait_for_others()
+            found = self._wait_for_attempt()
             attempt = self._claim(found, user, email, credential)
             if attempt is None:
                 continue
@@ -119,7 +119,7 @@ class Setup:
                 return credential
         raise AuthTooManyTries("setting up the installation", TRIES)
 
-    def _wait_for_others(self) -> Record[pb.Setup] | None:
+    def _wait_for_attempt(self) -> Record[pb.Setup] | None:
         """Return the record of an unfinished attempt, or None if none has begun."""
         found = self._record.find(stored.SETUP_NAME)
         since = self._runtime.monotonic()

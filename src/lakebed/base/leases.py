@@ -1,17 +1,17 @@
 """Leases: mutual exclusion between processes, as an optimization.
 
-A lease is a record with its holder and a *mark*, which changes with every heartbeat. Safety never
-depends on a lease, because a suspended holder cannot know that its lease was taken over; leases
-only save duplicate work. `lakebed.engine.leases` stores the records; jobs without access to the
-record store use the REST API.
+A lease is a record with its holder and a *version*, which changes with every heartbeat. Safety
+never depends on a lease, because a suspended holder cannot know that its lease was taken over;
+leases only save duplicate work. `lakebed.engine.leases` stores the records; jobs without access to
+the record store use the REST API.
 
 **Invariant.** Every write is a compare-and-swap on the record as read, and only a take changes the
 holder. So if two processes take a lease, one succeeds, and a former holder can no longer write.
 
-1. *Take.* The lease is free, or another process observed the same mark for the lease duration,
+1. *Take.* The lease is free, or another process observed the same version for the lease duration,
 measured on its own clock (clocks of two processes are never compared). After a lost reply, the
-process reads the record and finds itself the holder. If the process dies, the mark stops changing,
-and another process continues with step 1.
+process reads the record and finds itself the holder. If the process dies, the version stops
+changing, and another process continues with step 1.
 
 2. *Renew*, three times per lease duration. If the holder is suspended for longer, another process
 takes the lease; both work until the next renewal of the former holder, which fails.
@@ -43,17 +43,17 @@ class LeaseState:
 
     holder: str
     """Empty if the lease is free."""
-    mark: str
+    version: str
     """Changes whenever the lease is taken or renewed."""
     seconds: float
-    """Lease duration: a lease whose mark is unchanged for this long may be taken over."""
+    """Lease duration: a lease whose version is unchanged for this long may be taken over."""
 
 
 class LeaseTable(Protocol):
     """Access to the record of a lease."""
 
     def take_lease(self, holder: str, over: str) -> LeaseState:
-        """Take the lease if it is free or its mark is `over`; return its state."""
+        """Take the lease if it is free or its version is `over`; return its state."""
 
     def renew_lease(self, holder: str) -> LeaseState:
         """Renew the lease if `holder` holds it; return its state."""
@@ -66,12 +66,12 @@ class Observations:
         self._runtime = runtime
         self._seen: dict[bytes, tuple[object, float]] = {}
 
-    def is_dead(self, name: bytes, mark: object, *, seconds: float) -> bool:
-        """Observe the mark of a lease; return whether it has been unchanged for `seconds`."""
+    def is_dead(self, name: bytes, version: object, *, seconds: float) -> bool:
+        """Observe the version of a lease; return whether it has been unchanged for `seconds`."""
         now = self._runtime.monotonic()
         before, since = self._seen.get(name, (None, now))
-        if before != mark:
-            self._seen[name] = mark, now
+        if before != version:
+            self._seen[name] = version, now
             since = now
         return now - since >= seconds
 
@@ -101,9 +101,9 @@ class Lease:
         """Take the lease; return whether this process holds it."""
         found = self._table.take_lease(self.holder, "")
         if found.holder != self.holder and self._observed.is_dead(
-            b"", found.mark, seconds=found.seconds
+            b"", found.version, seconds=found.seconds
         ):
-            found = self._table.take_lease(self.holder, found.mark)
+            found = self._table.take_lease(self.holder, found.version)
         return self._note(found)
 
     def keep(self) -> bool:

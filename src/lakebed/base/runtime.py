@@ -123,14 +123,14 @@ _RANDOM_BYTES: Final = 1024
 """Bytes drawn at a time: each draw releases the GIL, which is slow to reacquire."""
 
 
-def _begin_anew() -> None:
+def _reset_after_fork() -> None:
     """Replace the threads and the random bytes inherited from the parent after a fork."""
     global _helpers  # noqa: PLW0603 - one for each process
     _helpers = _new_helpers()
     _of_thread.drawn = None
 
 
-os.register_at_fork(after_in_child=_begin_anew)
+os.register_at_fork(after_in_child=_reset_after_fork)
 
 
 # Linux stops CLOCK_MONOTONIC while the machine sleeps.

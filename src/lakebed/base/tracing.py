@@ -39,7 +39,7 @@ def span_starter() -> StartSpan | None:
 def traced(name: str) -> Callable[[Callable[ParamT, ResultT]], Callable[ParamT, ResultT]]:
     """Decorate a function with a span of this name, for example ``engine.commit``."""
 
-    def mark(function: Callable[ParamT, ResultT]) -> Callable[ParamT, ResultT]:
+    def decorate(function: Callable[ParamT, ResultT]) -> Callable[ParamT, ResultT]:
         @wraps(function)
         def call(*args: ParamT.args, **kwargs: ParamT.kwargs) -> ResultT:
             if _start_span is None:
@@ -49,4 +49,4 @@ def traced(name: str) -> Callable[[Callable[ParamT, ResultT]], Callable[ParamT, 
 
         return call
 
-    return mark
+    return decorate

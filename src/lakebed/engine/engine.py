@@ -16,7 +16,7 @@ from lakebed.engine.commits.publish import Publisher
 from lakebed.engine.commits.reset import Resetter
 from lakebed.engine.commits.uncommitted import UncommittedChanges
 from lakebed.engine.committed import Cache, Committed, CommittedFor, committed_for
-from lakebed.engine.expiry_marks import Marks
+from lakebed.engine.expiry_marks import ExpiryMarks
 from lakebed.engine.hooks import Hooks
 from lakebed.engine.model import Repository
 from lakebed.engine.reading import Readings
@@ -55,7 +55,7 @@ class Engine:
         cache: CacheSettings | None = None,
         build_large: Build | None = None,
         merge_large: MergeBuild | None = None,
-        foresee_large: Callable[[], None] | None = None,
+        on_large_forecast: Callable[[], None] | None = None,
         committed_in: CommittedFor | None = None,
     ) -> None:
         """Build an engine on a store and a storage.
@@ -63,7 +63,7 @@ class Engine:
         - `build_large`: builds large commits in another process (`lakebed.engine.build_processes`),
           to keep requests of this process fast; by default this process builds all commits.
         - `merge_large`: the same for large merges.
-        - `foresee_large`: called in a writer's thread when the number of writes makes a large
+        - `on_large_forecast`: called in a writer's thread when the number of writes makes a large
           commit likely (`Forecast`).
         - `committed_in`: opens the committed entries of repositories; by default from `block`.
         """
@@ -78,13 +78,13 @@ class Engine:
         builds = Builds(
             store, committed_in, runtime, settings, large=build_large, large_merge=merge_large
         )
-        self.forecast = Forecast(foresee_large, large_keys=settings.large_commit_keys)
+        self.forecast = Forecast(on_large_forecast, large_keys=settings.large_commit_keys)
         self.branches = branches = Branches(store, runtime)
         self.tags = Tags(store, runtime)
         self.commits = commits = Commits(store, runtime)
         self.history = History(commits, runtime)
         self.merge_bases = MergeBases(commits, runtime)
-        self.marks = marks = Marks(store)
+        self.marks = marks = ExpiryMarks(store)
         self.refusals = Refusals(store, runtime)
         self.resolver = Resolver(branches, self.tags, commits)
         self.protection = BranchProtection(store, runtime)
@@ -153,4 +153,4 @@ class Engine:
         self.references = References(store, branches, commits, marks, committed_in)
 
     def committed(self, repository: Repository) -> Committed:
-        return self._committed_in(repository.home)
+        return self._committed_in(repository.files_root)

@@ -47,10 +47,10 @@ EXPIRED: Final = pb.EXPIRY_STATE_EXPIRED
 
 _TRIES: Final = 10
 
-Mark = Record[pb.Expiry]
+ExpiryMark = Record[pb.Expiry]
 
 
-class Marks:
+class ExpiryMarks:
     """The marks of all repositories."""
 
     def __init__(self, store: Store) -> None:
@@ -60,7 +60,9 @@ class Marks:
         """Return the place of a commit's mark, for `Store.get_many`."""
         return self.records(repository).place(commit_id.encode())
 
-    def find_all(self, repository: Repository, ids: Sequence[CommitID]) -> dict[CommitID, Mark]:
+    def find_all(
+        self, repository: Repository, ids: Sequence[CommitID]
+    ) -> dict[CommitID, ExpiryMark]:
         """Return the existing marks of commits, in one call to the store."""
         records = self.records(repository)
         found = self._store.get_many([records.place(each.encode()) for each in ids])
@@ -110,7 +112,7 @@ class Marks:
         return Records(self._store, EXPIRY, repository.partition)
 
 
-def _refuse_expired(commit_id: CommitID, mark: Mark) -> None:
+def _refuse_expired(commit_id: CommitID, mark: ExpiryMark) -> None:
     if mark.message.state == EXPIRED:
         raise CommitExpired(commit_id, mark.message.expired_us)
 

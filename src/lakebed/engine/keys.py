@@ -78,7 +78,7 @@ STAGED_PREFIX: Final = b"key/"
 """Prefix of object paths in the partition of a staging token."""
 
 EMPTIED: Final = b"emptied"
-"""The skip index of listings (`empty_runs`), one per staging token. Sorts before all staged keys,
+"""The skip index of listings (`skip_index`), one per staging token. Sorts before all staged keys,
 so scans of these do not meet it."""
 
 DROPPED_PARTITION: Final = b"cleanup_tokens"

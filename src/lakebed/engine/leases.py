@@ -27,7 +27,7 @@ from lakebed.kv.schema import METADATA_PARTITION
 
 _LOGGER: Final = logging.getLogger(__name__)
 _TRIES: Final = 10
-_MARK_BYTES: Final = 16
+_TOKEN_BYTES: Final = 16
 
 
 class LeaseLostError(Exception):
@@ -38,7 +38,7 @@ class LeaseLostError(Exception):
 class LeaseRecords:
     """The record of one lease: a `lakebed.base.leases.LeaseTable`.
 
-    The version of the record is the lease's mark.
+    The version of the record is the version of the lease.
     """
 
     store: Store
@@ -47,7 +47,7 @@ class LeaseRecords:
     seconds: float
 
     def take_lease(self, holder: str, over: str = "") -> LeaseState:
-        """Take the lease if it is free or has the mark `over`; return its current state."""
+        """Take the lease if it is free or has the version `over`; return its current state."""
         return self._change(lambda found: self._may_take(found, holder, over), holder)
 
     def renew_lease(self, holder: str) -> LeaseState:
@@ -120,16 +120,16 @@ class LeasedRecord(Generic[LeasedT]):
         record: Record[LeasedT],
         runtime: Runtime,
         *,
-        mark: bytes = b"",
+        token: bytes = b"",
     ) -> None:
         """Prepare to take ownership; `take` is the first write.
 
-        `mark` is the mark of this process, if already in the record.
+        `token` is the lease token of this process, if already in the record.
         """
         self._records: Records[LeasedT] = records
         self._record: Record[LeasedT] = record
         self._runtime = runtime
-        self._mark = mark
+        self._token = token
         self._lock = runtime.lock()
 
     @property
@@ -143,11 +143,11 @@ class LeasedRecord(Generic[LeasedT]):
         Raises:
             OutcomeUnknown: The store does not answer; the process may be the owner.
         """
-        self._mark = new_mark(self._runtime)
+        self._token = new_lease_token(self._runtime)
 
         def take(message: LeasedT) -> None:
             edit(message)
-            _owned(message).owner = self._mark
+            _owned(message).owner = self._token
 
         try:
             self._write(take)
@@ -155,9 +155,9 @@ class LeasedRecord(Generic[LeasedT]):
             return False
         return True
 
-    def has_mark_of(self, message: LeasedT) -> bool:
+    def owns(self, message: LeasedT) -> bool:
         """Whether this process last took ownership of a record that was read again."""
-        return bool(self._mark) and _owned(message).owner == self._mark
+        return bool(self._token) and _owned(message).owner == self._token
 
     def change(self, edit: Callable[[LeasedT], None]) -> None:
         """Change the record; `edit` must be idempotent.
@@ -222,16 +222,16 @@ class LeasedRecord(Generic[LeasedT]):
         self._record = found
 
     def _is_ours(self, message: LeasedT) -> bool:
-        return self.has_mark_of(message) and self._is_running(message)
+        return self.owns(message) and self._is_running(message)
 
     def _is_running(self, _message: LeasedT) -> bool:
         """Whether the record's work has not ended."""
         return True
 
 
-def new_mark(runtime: Runtime) -> bytes:
-    """Draw the mark of a new owner."""
-    return runtime.random_bytes(_MARK_BYTES)
+def new_lease_token(runtime: Runtime) -> bytes:
+    """Draw the lease token of a new owner."""
+    return runtime.random_bytes(_TOKEN_BYTES)
 
 
 def _owned(message: Message) -> _Owned:

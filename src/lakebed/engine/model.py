@@ -31,7 +31,7 @@ StagingToken = NewType("StagingToken", str)
 
 
 @dataclass(frozen=True, slots=True)
-class Home:
+class FilesRoot:
     """Location of a repository's committed files, distinct for each creation.
 
     A namespace alone is ambiguous: a repository can be deleted and another created in its
@@ -80,9 +80,9 @@ class Repository:
         return self.adopted is not None and address.startswith(str(self.adopted.namespace))
 
     @property
-    def home(self) -> Home:
+    def files_root(self) -> FilesRoot:
         """Location of the repository's committed files."""
-        return Home(self.namespace, self.unique_id)
+        return FilesRoot(self.namespace, self.unique_id)
 
 
 def new_staging_token(runtime: Runtime, repository: RepositoryID, branch: BranchID) -> StagingToken:

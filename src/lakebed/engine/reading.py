@@ -83,7 +83,7 @@ class Reading(NamedTuple):
     read_at: float = 0
     """Monotonic time before the records were read."""
     note: Item | None = None
-    """The skip index of the written token (`empty_runs`), if read after a write."""
+    """The skip index of the written token (`skip_index`), if read after a write."""
 
     @property
     def branch(self) -> Branch:

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from lakebed.block import Namespace
 from lakebed.engine.committed import CommittedFor
-from lakebed.engine.expiry_marks import Marks
+from lakebed.engine.expiry_marks import ExpiryMarks
 from lakebed.engine.keys import STAGED_PREFIX
 from lakebed.engine.model import Repository
 from lakebed.engine.refs.branches import Branches
@@ -40,7 +40,7 @@ class References:
         store: Store,
         branches: Branches,
         commits: Commits,
-        marks: Marks,
+        marks: ExpiryMarks,
         committed_in: CommittedFor,
     ) -> None:
         self._store = store
@@ -80,7 +80,7 @@ class References:
         for commit in self._commits.list(repository):
             if commit.id not in expired:
                 first.setdefault(commit.metarange_id, f"commit {commit.id}")
-        tables = self._committed_in(repository.home).scan_each(first)
+        tables = self._committed_in(repository.files_root).scan_each(first)
         for metarange_id, table in tables:
             found = table.filter(pc.starts_with(table.column("address"), prefix))
             if found.num_rows:

@@ -146,11 +146,11 @@ def _entries(keys: pa.Array, listed: pa.Table) -> pa.Table:
     count = listed.num_rows
     etags = one_array(listed, "etag")
     sizes = listed["size"]
-    marks = pc.binary_replace_slice(etags, 0, 0, f"{ANY_PLACE}:")
+    content_etags = pc.binary_replace_slice(etags, 0, 0, f"{ANY_PLACE}:")
     metadata = pa.MapArray.from_arrays(
         pa.array(np.arange(count + 1, dtype=np.int32)),
         pa.repeat(CONTENT, count),
-        marks,
+        content_etags,
         ENTRY_SCHEMA.field("metadata").type,
     )
     columns = {
@@ -202,13 +202,13 @@ def listed_of(entries: pa.Table) -> pa.Table | None:
     begin, end = ANY_PLACE + ":", entries.num_rows
     offsets = maps.offsets.to_numpy()
     first = int(offsets[0])
-    marks = maps.items.slice(first, int(offsets[-1]) - first)
+    content_etags = maps.items.slice(first, int(offsets[-1]) - first)
     if not np.array_equal(offsets - first, np.arange(end + 1)):
         return None
     columns = [
         entries["address"],
         entries["size"],
         entries["mtime"],
-        pc.utf8_slice_codeunits(marks, len(begin)),
+        pc.utf8_slice_codeunits(content_etags, len(begin)),
     ]
     return pa.table(columns, schema=LISTING_SCHEMA)

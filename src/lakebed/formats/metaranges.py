@@ -154,8 +154,8 @@ def decode_metarange(
 
     `read` is called for each metarange listed in a metarange of level 1.
     """
-    table, marks = _METARANGE.read(data, file=file)
-    level = _level_of(marks.get(_LEVEL.encode(), b"0"), file)
+    table, metadata = _METARANGE.read(data, file=file)
+    level = _level_of(metadata.get(_LEVEL.encode(), b"0"), file)
     check_id(metarange_id(table, level), wanted, file=file)
     columns = (column.to_pylist() for column in table.columns)
     refs = [RangeRef(*row) for row in zip(*columns, strict=True)]

@@ -133,7 +133,7 @@ _FORMAT: Final = "lakebed.format"
 _SMALL_BYTES: Final = 64 << 10
 _TEXT: Final = pa.string()
 _BYTES: Final = pa.binary()
-NO_MARKS: Final[Mapping[str, str]] = MappingProxyType({})
+NO_METADATA: Final[Mapping[str, str]] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,8 +151,8 @@ class FileType:
     def content_id(self, table: pa.Table) -> str:
         return content_id(self.name, table)
 
-    def encode(self, table: pa.Table, marks: Mapping[str, str] = NO_MARKS) -> bytes:
-        """Return the file of a table with this type's columns, and `marks` as key-value metadata.
+    def encode(self, table: pa.Table, metadata: Mapping[str, str] = NO_METADATA) -> bytes:
+        """Return the file of a table with this type's columns and this key-value metadata.
 
         The table's schema may have field ids, and strings where the type has bytes.
         """
@@ -172,7 +172,7 @@ class FileType:
             # One row group: a file is read whole, and other readers split work by file.
             writer.write_table(table, row_group_size=max(1, table.num_rows))
             mine = {_TYPE: self.name, _FORMAT: str(FORMAT_VERSION)}
-            writer.add_key_value_metadata({**mine, **marks})
+            writer.add_key_value_metadata({**mine, **metadata})
         return bytes(memoryview(file.getvalue()))
 
     def decode(self, data: bytes, *, content_id: str, file: str) -> pa.Table:
@@ -187,8 +187,8 @@ class FileType:
             with pq.ParquetFile(
                 pa.BufferReader(data), page_checksum_verification=True, pre_buffer=False
             ) as parquet:
-                marks = parquet.schema_arrow.metadata or {}
-                self._check_marks(marks, file)
+                metadata = parquet.schema_arrow.metadata or {}
+                self._check_metadata(metadata, file)
                 # Waking other threads takes as long as decoding a small file.
                 table = parquet.read(use_threads=len(data) > _SMALL_BYTES)
             table = _with_bytes(table, self.schema).combine_chunks()
@@ -199,15 +199,15 @@ class FileType:
             columns = ", ".join(table.schema.names)
             raise ForeignFile(file, f"has the wrong columns for a {self.name}: {columns}")
         # Without field ids, which are for other readers.
-        return pa.Table.from_arrays(table.columns, schema=self.schema), marks
+        return pa.Table.from_arrays(table.columns, schema=self.schema), metadata
 
-    def _check_marks(self, marks: dict[bytes, bytes], file: str) -> None:
-        type_name = marks.get(_TYPE.encode(), b"").decode(errors="replace")
+    def _check_metadata(self, metadata: dict[bytes, bytes], file: str) -> None:
+        type_name = metadata.get(_TYPE.encode(), b"").decode(errors="replace")
         if not type_name:
             raise ForeignFile(file, "was not written by Lakebed")
         if type_name != self.name:
             raise ForeignFile(file, f"is of type '{type_name}', not '{self.name}'")
-        version = marks.get(_FORMAT.encode(), b"")
+        version = metadata.get(_FORMAT.encode(), b"")
         if not version.isdigit():
             raise DamagedFile(file, f"invalid format version {quoted(version)}")
         refuse_newer(int(version), file)

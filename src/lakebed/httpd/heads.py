@@ -164,8 +164,8 @@ class HeadReader:
         return slash + path or b"/"
 
     def _refuse_size(self, more: bytes) -> NoReturn:
-        room = self._bytes_max - self.size + len(more)
-        is_line = self._parser.get_http_version() == _UNKNOWN and b"\r\n" not in more[:room]
+        available = self._bytes_max - self.size + len(more)
+        is_line = self._parser.get_http_version() == _UNKNOWN and b"\r\n" not in more[:available]
         status = (
             HTTPStatus.REQUEST_URI_TOO_LONG
             if is_line

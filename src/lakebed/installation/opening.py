@@ -95,7 +95,7 @@ def open_installation(
         cache=settings.cache,
         build_large=None if builders is None else builders.build,
         merge_large=None if builders is None else builders.merge,
-        foresee_large=None if builders is None else builders.prepare,
+        on_large_forecast=None if builders is None else builders.prepare,
     )
     catalog = Catalog(
         engine,

@@ -82,7 +82,7 @@ class StoreCopy:
     target: CopySide
     runtime: Runtime
     settle_seconds: float
-    say: Callable[[str], None] = lambda _: None
+    print_line: Callable[[str], None] = lambda _: None
     counts: CopyCounts = field(default_factory=CopyCounts)
 
     def run(self) -> CopyCounts:
@@ -102,7 +102,7 @@ class StoreCopy:
         for partition in self.target.store.partitions():
             if partition not in found:
                 self._sync(partition)
-        self.say("comparing both stores")
+        self.print_line("comparing both stores")
         self.counts.content_hash = self._compare()
         self._finish(source_flag, target_flag)
         return self.counts
@@ -115,7 +115,7 @@ class StoreCopy:
         halt = self._halt_of_source(source_flag, target_flag)
         if source_flag is None or source_flag.value != halt.encode():
             source_flag = _write_halt(self.source.store, halt, source_flag)
-            self.say(f"{self.source.name} is now read-only")
+            self.print_line(f"{self.source.name} is now read-only")
         target_halt = Halt(
             role=Role.TARGET,
             copy_id=halt.copy_id,
@@ -172,7 +172,7 @@ class StoreCopy:
 
     def _wait(self) -> None:
         """Wait until no process that has not seen the flags can still be writing."""
-        self.say(f"waiting {self.settle_seconds:.0f} s for running writes to end")
+        self.print_line(f"waiting {self.settle_seconds:.0f} s for running writes to end")
         settled_at = self.runtime.monotonic() + self.settle_seconds
         while (left := settled_at - self.runtime.monotonic()) > 0:
             self.runtime.sleep(left)
@@ -193,7 +193,7 @@ class StoreCopy:
                 ) from error
             self.counts.written += len(chunk)
         self.counts.partitions += 1
-        self.say(f"{self.counts.partitions:,} partitions, {self.counts.records:,} records")
+        self.print_line(f"{self.counts.partitions:,} partitions, {self.counts.records:,} records")
 
     def _missing(self, partition: bytes) -> Iterator[tuple[bytes, bytes]]:
         """Yield the records that are missing or different in the target.

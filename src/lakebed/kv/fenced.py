@@ -241,8 +241,8 @@ class FencedStore(Store):
     ) -> Version:
         with self._lifetime.call(partition, key, value):
             check_predicate(predicate)
-            mark = version or new_version(self._runtime)
-            new = Cell(mark, mark, value)
+            stamp = version or new_version(self._runtime)
+            new = Cell(stamp, stamp, value)
             if predicate is ANY:
                 # Most keys are new: trying a create first saves a read.
                 self._write(partition, key, None, new, lambda _: True)
@@ -255,7 +255,7 @@ class FencedStore(Store):
                 self._write(partition, key, cell.expected, new, _is_live)
             else:
                 self._replace(partition, key, predicate, new)
-        return mark
+        return stamp
 
     def delete(self, partition: bytes, key: bytes, predicate: DeletePredicate = ANY) -> None:
         with self._lifetime.call(partition, key):
@@ -328,8 +328,8 @@ class FencedStore(Store):
         self._lifetime.close()
 
     def _tombstone(self) -> Cell:
-        mark = new_version(self._runtime)
-        return Cell(mark, mark, None, self._expiry())
+        stamp = new_version(self._runtime)
+        return Cell(stamp, stamp, None, self._expiry())
 
     def _expiry(self) -> float | None:
         keep = self._cells.tombstone_seconds
@@ -352,11 +352,11 @@ class FencedStore(Store):
         return found[:limit]
 
     def _replace(self, partition: bytes, key: bytes, version: Version, new: Cell) -> None:
-        def is_that_write(current: Cell | None) -> bool:
+        def is_own_write(current: Cell | None) -> bool:
             return current is not None and _is_live(current) and current.version == version
 
         # An untouched cell, the common case, has its version as stamp.
-        self._write(partition, key, Expected(version, version), new, is_that_write)
+        self._write(partition, key, Expected(version, version), new, is_own_write)
 
     def _write(
         self,
@@ -486,8 +486,8 @@ class FencedStore(Store):
         """Return the same cell with a new stamp; a tombstone for a missing cell."""
         if current is None:
             return self._tombstone()
-        mark = new_version(self._runtime)
-        return replace(current, stamp=mark, expires=None if _is_live(current) else self._expiry())
+        stamp = new_version(self._runtime)
+        return replace(current, stamp=stamp, expires=None if _is_live(current) else self._expiry())
 
 
 def _is_live(cell: Cell | None) -> bool:

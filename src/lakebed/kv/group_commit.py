@@ -206,7 +206,7 @@ class GroupCommit(Generic[WriteT]):
             self._queue.append(write)
             if not self._under_way:
                 self._under_way += 1
-                self._appoint()
+                self._choose_leader()
         about_to_wait()
         if not write.leads:
             self._wait(write)
@@ -217,7 +217,7 @@ class GroupCommit(Generic[WriteT]):
         if self._is_closed:
             raise StoreClosed
 
-    def _appoint(self) -> WriteT:
+    def _choose_leader(self) -> WriteT:
         """Let the first write in the queue lead a batch; the lock must be held."""
         leader = self._queue.pop(0)
         leader.leads = True
@@ -226,20 +226,20 @@ class GroupCommit(Generic[WriteT]):
     def _wait(self, write: WriteT) -> None:
         """Return when a write is answered or leads."""
         if not write.wait(LONG_SECONDS):
-            self._begin_another(write)
+            self._start_another_batch(write)
         while not (write.is_answered or write.leads):
             if not write.wait(QUEUE_SECONDS):
                 self._leave_queue(write)
         write.wake_following()
 
-    def _begin_another(self, write: WriteT) -> None:
+    def _start_another_batch(self, write: WriteT) -> None:
         """Start another batch in parallel, if `batches_max` allows."""
         with self._lock:
             write.has_waited = True
             if not self._queue or self._under_way >= self._batches_max:
                 return
             self._under_way += 1
-            leader = self._appoint()
+            leader = self._choose_leader()
         leader.wake()
 
     def _leave_queue(self, write: WriteT) -> None:
@@ -288,7 +288,7 @@ class GroupCommit(Generic[WriteT]):
                 self._under_way -= 1
                 self._idle.notify_all()
                 return
-            following = self._appoint()
+            following = self._choose_leader()
         following.wake()
 
 

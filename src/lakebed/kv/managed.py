@@ -161,8 +161,8 @@ class ManagedStore(Store):
         self._prefix = b""
         if namespace is not None:
             self._prefix = NAMESPACE_MARK + namespace.encode() + b"\x00"
-            room = driver.limits.partition_bytes - len(self._prefix)
-            self.limits = replace(driver.limits, partition_bytes=room)
+            available = driver.limits.partition_bytes - len(self._prefix)
+            self.limits = replace(driver.limits, partition_bytes=available)
         self._halt = None if permit is None else HaltCheck(driver, runtime, permit, self._prefix)
         self._observe = {each: _SECONDS.labels(each, driver.name).observe for each in OPERATIONS}
 
@@ -275,8 +275,8 @@ class ManagedStore(Store):
                 return self._attempt(operation, (place,), call)
             except OutcomeUnknown as error:
                 if not isinstance(error, StoreUnavailable):
-                    there = self._read_back(place, error)
-                    applied = self._was_applied(predicate, version, there)
+                    current = self._read_back(place, error)
+                    applied = self._was_applied(predicate, version, current)
                     if applied is not False:
                         _log_lost(operation, place, error, applied=applied)
                         if applied:
@@ -286,14 +286,14 @@ class ManagedStore(Store):
                 retries.pause_or_raise(error)
 
     def _was_applied(
-        self, predicate: Predicate, version: Version | None, there: Item | None
+        self, predicate: Predicate, version: Version | None, current: Item | None
     ) -> bool | None:
         """Return whether a write was applied, by the item read back; None if unknown."""
-        if there is None:
+        if current is None:
             return True if version is None and predicate is ANY else None
-        if there.predicate == version:
+        if current.predicate == version:
             return True
-        return False if there.predicate == predicate else None
+        return False if current.predicate == predicate else None
 
     def _read_back(self, place: Place, error: OutcomeUnknown) -> Item | None:
         partition, key = self._inside(place[0]), place[1]

@@ -53,7 +53,7 @@ _FROM_ORDERED: Final = bytes.maketrans(_ORDERED_DIGITS, _USUAL_DIGITS)
 class _Place(IntEnum):
     """Location of a cell's value."""
 
-    NOWHERE = 0
+    ABSENT = 0
     METADATA = 1
     BODY = 2
 
@@ -201,7 +201,7 @@ def stored(cell: Cell) -> tuple[dict[str, str], bytes]:
     """Return the metadata and the body of the object of a cell."""
     value, body, place = cell.value or b"", b"", _Place.METADATA
     if cell.value is None:
-        place = _Place.NOWHERE
+        place = _Place.ABSENT
     elif len(value) > _INLINE_BYTES:
         value, body, place = b"", value, _Place.BODY
     head = _HEAD.pack(cell.version, cell.stamp, place, cell.expires or 0.0)

@@ -25,25 +25,25 @@ _LOGGER: Final = logging.getLogger(__name__)
 def check_schema(store: Store) -> None:
     """Write the schema version into a new store; reject a store with another version."""
     try:
-        mark = store.get(METADATA_PARTITION, SCHEMA_KEY).value
+        version = store.get(METADATA_PARTITION, SCHEMA_KEY).value
     except KeyNotFound:
-        mark = _mark_new(store)
-    if not mark.isdigit():
-        raise ForeignStore(f"the schema version of the store is not a number: {quoted(mark)}")
-    if int(mark) > SCHEMA_VERSION:
+        version = _write_version(store)
+    if not version.isdigit():
+        raise ForeignStore(f"the schema version of the store is not a number: {quoted(version)}")
+    if int(version) > SCHEMA_VERSION:
         raise SchemaTooNew(
-            f"the store has schema version {int(mark)}, but this Lakebed supports at most"
+            f"the store has schema version {int(version)}, but this Lakebed supports at most"
             f" {SCHEMA_VERSION}: upgrade Lakebed"
         )
-    if int(mark) < SCHEMA_VERSION:
+    if int(version) < SCHEMA_VERSION:
         raise SchemaTooOld(
-            f"the store has schema version {int(mark)}, but this Lakebed supports only"
+            f"the store has schema version {int(version)}, but this Lakebed supports only"
             f" {SCHEMA_VERSION}: dump the refs of each repository with the older Lakebed (lakebed"
             " refs-dump), and restore them with this one into a new store (lakebed refs-restore)"
         )
 
 
-def _mark_new(store: Store) -> bytes:
+def _write_version(store: Store) -> bytes:
     failure: OutcomeUnknown | None = None
     try:
         store.set(METADATA_PARTITION, SCHEMA_KEY, b"%d" % SCHEMA_VERSION, ABSENT)

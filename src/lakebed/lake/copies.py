@@ -45,7 +45,7 @@ from lakebed.engine.errors import (
 )
 from lakebed.engine.model import BranchID, CommitID, Repository, RepositoryID
 from lakebed.engine.reading import Reading
-from lakebed.engine.staging.writer import Condition, IsFresh
+from lakebed.engine.staging.writer import Condition, IsRecent
 from lakebed.formats import AddressType, Entry
 from lakebed.formats.object_paths import ObjectPath
 from lakebed.lake.entry_metadata import OF_ONE_ADDRESS, REQUESTS, of_bytes, split
@@ -235,7 +235,7 @@ class Copies:
                 _LOGGER.debug("%s belongs to an expired commit", issued)
         return self._copy_bytes(copy)
 
-    def _has_not_expired(self, repository: Repository, commit_id: CommitID) -> IsFresh:
+    def _has_not_expired(self, repository: Repository, commit_id: CommitID) -> IsRecent:
         """Return a test of whether a copy can use the address of an object in a commit.
 
         `Stager` calls it once before staging, when there is nothing to check, and again after.
@@ -272,7 +272,7 @@ class Copies:
         is_same = (found.address, found.address_type) == (entry.address, entry.address_type)
         return commit.id if is_same else None
 
-    def _share(self, copy: _Copy, is_fresh: IsFresh | None) -> ObjectStats:
+    def _share(self, copy: _Copy, is_recent: IsRecent | None) -> ObjectStats:
         entry = new_entry(
             copy.path,
             copy.entry.address,
@@ -288,7 +288,7 @@ class Copies:
             entry,
             condition=copy.condition,
             digest=copy.digest,
-            is_fresh=is_fresh,
+            is_recent=is_recent,
         )
         return stats_of(copy.repository.namespace, staged or entry)
 

@@ -86,11 +86,11 @@ class Differences:
         right: str,
         query: EntryQuery,
         *,
-        since_parting: bool = False,
+        since_merge_base: bool = False,
     ) -> DifferencePage:
         """Return a page of differences of `right` from `left`.
 
-        With `since_parting`, only changes of `right` since the merge base ("three dots");
+        With `since_merge_base`, only changes of `right` since the merge base ("three dots");
         otherwise all differences ("two dots"). Raises `Invalid` without a common ancestor.
         """
         engine = self._engine
@@ -98,7 +98,7 @@ class Differences:
         before = engine.resolver.commit(repository, left)
         after = engine.resolver.commit(repository, right)
         committed = engine.committed(repository)
-        if not since_parting:
+        if not since_merge_base:
             found = committed.list_diff(before.metarange_id, after.metarange_id, query)
             return DifferencePage(found)
         base = engine.merge_bases.get(repository, after.id, before.id)

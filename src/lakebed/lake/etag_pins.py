@@ -85,7 +85,7 @@ class ETagPins:
         for _ in range(_TRIES):
             record = pins.find(name)
             if record is not None:
-                return _held_to(record.message, stats)
+                return _pinned_etag(record.message, stats)
             pin = self._stat(stats, stats.pin)
             try:
                 pins.set_if(name, pin, ABSENT)
@@ -159,7 +159,7 @@ def is_compared(stats: ObjectStats) -> bool:
     return kept is not None or stats.pin is not None
 
 
-def _held_to(pin: pb.Pin, stats: ObjectStats) -> ETag:
+def _pinned_etag(pin: pb.Pin, stats: ObjectStats) -> ETag:
     if pin.size != stats.size:
         raise resized(stats, pin.size)
     return ETag(pin.etag)

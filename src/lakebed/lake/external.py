@@ -71,11 +71,11 @@ class ExternalObjects:
                 f"{address} cannot be staged: the storage of this installation serves"
                 f" {self._block.scheme}://"
             )
-        keeper, leaver = self._engine.repositories.owners_of(address)
-        if keeper is not None:
-            raise AddressTaken(address, keeper)
-        if leaver is not None:
-            raise AddressClosed(address, leaver)
+        owner, former_owner = self._engine.repositories.owners_of(address)
+        if owner is not None:
+            raise AddressTaken(address, owner)
+        if former_owner is not None:
+            raise AddressClosed(address, former_owner)
         entry = new_entry(
             path,
             str(address),

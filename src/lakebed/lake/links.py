@@ -62,7 +62,7 @@ from lakebed.engine.engine import Engine
 from lakebed.engine.errors import TooManyTries
 from lakebed.engine.model import BranchID, Repository, RepositoryID
 from lakebed.engine.staging.cells import decode, encode
-from lakebed.engine.staging.writer import Condition, IsFresh
+from lakebed.engine.staging.writer import Condition, IsRecent
 from lakebed.formats import Entry
 from lakebed.formats.object_paths import ObjectPath
 from lakebed.kv import ABSENT, OutcomeUnknown, PredicateFailed, Store, StoreUnavailable
@@ -124,7 +124,7 @@ class _Request:
     def name(self) -> bytes:
         return self.issued.uid.encode()
 
-    def wants(self, entry: Entry) -> bool:
+    def matches(self, entry: Entry) -> bool:
         """Whether `entry` is the entry requested."""
         identity = identity_of(entry.size, self.checksum, self.content_type, self.metadata)
         return entry.identity == identity and self.size in {None, entry.size}
@@ -239,7 +239,7 @@ class Links:
             is_valid = _LinkIsValid(self._links(repository), link, self._freshness.test(issued))
             known = self._engine.readings.renewed(known, path)
             self._stager.put(
-                known, entry, condition=or_same_entry(condition, entry), is_fresh=is_valid
+                known, entry, condition=or_same_entry(condition, entry), is_recent=is_valid
             )
             self._record_staged(request, is_valid.record)
         return stats_of(repository.namespace, entry)
@@ -293,7 +293,7 @@ class Links:
                     " upload again"
                 )
             if record.message.state != _OPEN:
-                if not request.wants(_entry_of(record)):
+                if not request.matches(_entry_of(record)):
                     raise InvalidLink(f"{request.issued} was already linked with other arguments")
                 return record
             consumed = self._consumed_record(record.message, request)
@@ -394,14 +394,14 @@ class _LinkIsValid:
     The caller read the record just before the first call; later calls read it again.
     """
 
-    def __init__(self, links: Records[pb.Link], record: _LinkRecord, is_fresh: IsFresh) -> None:
+    def __init__(self, links: Records[pb.Link], record: _LinkRecord, is_recent: IsRecent) -> None:
         self.record = record
         self._links = links
-        self._is_fresh = is_fresh
+        self._is_recent = is_recent
         self._is_first = True
 
     def __call__(self) -> bool:
-        if not self._is_fresh():
+        if not self._is_recent():
             return False
         if self._is_first:
             self._is_first = False

@@ -83,14 +83,14 @@ class ObjectPage(ColumnPage[ObjectStats]):
         kinds = set(types.to_numpy().tolist())
         if kinds <= {AddressType.RELATIVE} and _may_all_be_paths(texts):
             return str(namespace), texts
-        if kinds == {AddressType.FULL} and _are_of_one_store(texts):
+        if kinds == {AddressType.FULL} and _share_store(texts):
             return "", texts
         pairs = zip(texts.to_pylist(), types.to_pylist(), strict=True)
         found = [str(location_of(namespace, text, AddressType(kind))) for text, kind in pairs]
         return "", pa.array(found, pa.string())
 
 
-def _are_of_one_store(texts: pa.Array) -> bool:
+def _share_store(texts: pa.Array) -> bool:
     """Whether all texts are canonical addresses in the store of the first."""
     try:
         store = f"{Address.parse(texts[0].as_py()).store}/"

@@ -24,7 +24,7 @@ def parse_address(url: str) -> Address:
     return address
 
 
-def spelling_of(place: Namespace | Address) -> str:
+def canonical_path(place: Namespace | Address) -> str:
     """Return the spelling of a location for permissions: canonical, without a trailing slash.
 
     (Policies are parsed so that a trailing slash makes no difference.)

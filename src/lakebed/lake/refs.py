@@ -124,12 +124,14 @@ class Refs:
         return self._engine.commits.get(repository, commit_id)
 
     @traced("catalog.get_judged_commit")
-    def get_judged_commit(self, repository_id: RepositoryID, ref: str) -> tuple[Commit, str | None]:
+    def get_commit_and_refusal(
+        self, repository_id: RepositoryID, ref: str
+    ) -> tuple[Commit, str | None]:
         """Return the commit of a ref, and the hook that refused it, or None if none did."""
-        repository, commit_id, refused_by = self._find_judged(repository_id, ref)
+        repository, commit_id, refused_by = self._find_with_refusal(repository_id, ref)
         return self._engine.commits.get(repository, commit_id), refused_by
 
-    def _find_judged(
+    def _find_with_refusal(
         self, repository_id: RepositoryID, ref: str
     ) -> tuple[Repository, CommitID, str | None]:
         repository, commit_id = self._engine.readings.commit_of(repository_id, ref)
@@ -160,7 +162,7 @@ class Refs:
         - `prefixes`: see `paths`.
         - `look_ahead`: determine whether more commits follow, which may take a search.
         """
-        repository, head, refused_by = self._find_judged(repository_id, ref)
+        repository, head, refused_by = self._find_with_refusal(repository_id, ref)
         resolver = self._engine.resolver
         if since is not None and since.tzinfo is None:
             since = since.replace(tzinfo=UTC)

@@ -36,7 +36,7 @@ TaskID = NewType("TaskID", str)
 RunInBackground = Callable[[Callable[[], None]], object]
 """Starts a function without waiting for its end."""
 
-Tell = Callable[[str], object]
+ReportProgress = Callable[[str], object]
 """Reports the progress of a task, shown by its status."""
 
 DUMP_REFS: Final = "dump_refs"
@@ -148,10 +148,10 @@ class Tasks:
 
     def start(self, repository: Repository, kind: str, work: Callable[[], str]) -> TaskID:
         """Start a task; `work` returns its result."""
-        return self.start_telling(repository, kind, lambda _tell: work())
+        return self.start_with_progress(repository, kind, lambda _report_progress: work())
 
-    def start_telling(
-        self, repository: Repository, kind: str, work: Callable[[Tell], str]
+    def start_with_progress(
+        self, repository: Repository, kind: str, work: Callable[[ReportProgress], str]
     ) -> TaskID:
         """Start a task that reports its progress; `work` returns its result."""
         task_id = TaskID(self._runtime.random_bytes(10).hex())
@@ -168,7 +168,11 @@ class Tasks:
         return task_id
 
     def _run(
-        self, repository: Repository, task_id: TaskID, begun: pb.Task, work: Callable[[Tell], str]
+        self,
+        repository: Repository,
+        task_id: TaskID,
+        begun: pb.Task,
+        work: Callable[[ReportProgress], str],
     ) -> None:
         """Do the work while writing heartbeats; then write the result."""
         records = self._records(repository)

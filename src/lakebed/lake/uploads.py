@@ -33,7 +33,7 @@ from lakebed.engine.engine import Engine
 from lakebed.engine.errors import PreconditionFailed, Stale, TooManyTries
 from lakebed.engine.model import BranchID, Repository, RepositoryID
 from lakebed.engine.reading import REFUSALS, Reading
-from lakebed.engine.staging.writer import Condition, IsFresh, check_condition
+from lakebed.engine.staging.writer import Condition, IsRecent, check_condition
 from lakebed.formats import Entry
 from lakebed.formats.object_paths import (
     OBJECT_RANDOM_BYTES,
@@ -135,7 +135,7 @@ class Freshness:
         self._window_us = to_us(settings.copy_window_seconds)
         self._url_us = to_us(settings.presign_life_seconds + settings.skew_seconds)
 
-    def test(self, path: ObjectPath) -> IsFresh:
+    def test(self, path: ObjectPath) -> IsRecent:
         """Return a test of whether an object can still be staged."""
         issued_us = path.issued_us
         return lambda: now_us(self._runtime) - issued_us < self._hold_us
@@ -181,7 +181,7 @@ class Stager:
         *,
         condition: Condition | None,
         digest: str | None = None,
-        is_fresh: IsFresh | None = None,
+        is_recent: IsRecent | None = None,
     ) -> Entry | None:
         """Stage an entry, optionally on a condition.
 
@@ -190,7 +190,7 @@ class Stager:
         - `condition`: whether to write, given the existing entry.
         - `digest`: digest of a conditional request, if its client sent an id: stage nothing if
           another attempt of the request took effect.
-        - `is_fresh`: whether the entry can be acknowledged, tested after staging or proposing it.
+        - `is_recent`: whether the entry can be acknowledged, tested after staging or proposing it.
 
         Returns:
             The entry staged by this or another attempt, or None if another attempt's has since
@@ -200,10 +200,10 @@ class Stager:
             As `Writer.put` and `Writer.put_if`.
         """
         if condition is None:
-            self._writer.put(known, entry, is_fresh)
+            self._writer.put(known, entry, is_recent)
             return entry
         attempt = Attempt(entry, condition, digest)
-        self._writer.put_if(known, entry.key, attempt, is_fresh)
+        self._writer.put_if(known, entry.key, attempt, is_recent)
         return attempt.staged
 
     def stage(
@@ -218,12 +218,12 @@ class Stager:
         metadata: Mapping[str, str],
         condition: Condition | None,
         digest: str | None = None,
-        watch: IsFresh | None = None,
+        watch: IsRecent | None = None,
     ) -> ObjectStats:
         """Stage the entry of an object at a unique address; arguments as for `put`.
 
         The object is deleted if its entry was certainly never visible. `watch` is an additional
-        test, as `is_fresh` of `put`.
+        test, as `is_recent` of `put`.
 
         Raises:
             RepositoryNotFound, ReadOnly, BranchNotFound, Protected: The branch is not writable.
@@ -242,15 +242,15 @@ class Stager:
             content_type=content_type,
             metadata=metadata,
         )
-        is_young = self._freshness.test(issued.path)
-        is_fresh = is_young if watch is None else lambda: is_young() and watch()
+        is_new = self._freshness.test(issued.path)
+        is_recent = is_new if watch is None else lambda: is_new() and watch()
         try:
             known = self._readings.renewed(known, path)
         except LakebedError:
             self.discard(issued.address)
             raise
         try:
-            staged = self.put(known, entry, condition=condition, digest=digest, is_fresh=is_fresh)
+            staged = self.put(known, entry, condition=condition, digest=digest, is_recent=is_recent)
         except _NEVER_VISIBLE:
             if condition is not None:
                 self.discard(issued.address)

@@ -85,7 +85,7 @@ from lakebed.kv.records import MessageT, Record, Records
 
 
 @dataclass(slots=True)
-class _Sighting:
+class _Observation:
     first_seconds: float
     empty_scans: int = 0
     is_seen: bool = True
@@ -97,20 +97,20 @@ class FirstSeen:
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
-        self._first_seen: dict[Version, _Sighting] = {}
+        self._first_seen: dict[Version, _Observation] = {}
 
     def seconds(self, version: Version) -> float:
         """Return how long ago this process first saw a record; 0 on the first sighting."""
         now = self._runtime.monotonic()
-        sighting = self._first_seen.setdefault(version, _Sighting(now))
-        sighting.is_seen = True
-        return now - sighting.first_seconds
+        observation = self._first_seen.setdefault(version, _Observation(now))
+        observation.is_seen = True
+        return now - observation.first_seconds
 
     def note_scan(self, version: Version, *, found: int) -> int:
         """Return how many consecutive scans for a record were empty, counting this one."""
-        sighting = self._first_seen[version]
-        sighting.empty_scans = 0 if found else sighting.empty_scans + 1
-        return sighting.empty_scans
+        observation = self._first_seen[version]
+        observation.empty_scans = 0 if found else observation.empty_scans + 1
+        return observation.empty_scans
 
     def forget(self, version: Version) -> None:
         """Forget a record, so that its next sighting is its first."""
@@ -119,8 +119,8 @@ class FirstSeen:
     def forget_unseen(self) -> None:
         """Forget the records not seen since the last call."""
         kept = {version: seen for version, seen in self._first_seen.items() if seen.is_seen}
-        for sighting in kept.values():
-            sighting.is_seen = False
+        for observation in kept.values():
+            observation.is_seen = False
         self._first_seen = kept
 
 
@@ -219,13 +219,13 @@ class Cleaner:
     def _end_repositories(self, counts: CleanerCounts) -> None:
         # Read claims before records: a claim without a record is then dead.
         claims = list(self._claims.list(counts.note_unreadable))
-        there = set()
+        existing = set()
         for record in self._repositories.scan_readable(counts.note_unreadable):
-            there.add(owner_of(record))
+            existing.add(owner_of(record))
             with _attempt(counts):
                 self._end_repository(record, counts)
         for namespace, owner in claims:
-            if owner not in there:
+            if owner not in existing:
                 with _attempt(counts):
                     if not self._removal.is_live(owner):
                         counts.claims_removed += self._claims.release(namespace, owner)
@@ -293,7 +293,7 @@ class Cleaner:
         counts.unreadable += len(broken)
         found += len(broken)  # their tokens are unknown: the announcement has to stay
         # A branch created meanwhile has tokens to announce: left to the next pass.
-        return found + self._delete_keys(repository.partition, counts, spare=BRANCHES.prefix)
+        return found + self._delete_keys(repository.partition, counts, except_key=BRANCHES.prefix)
 
     # Dropped tokens
 
@@ -370,9 +370,9 @@ class Cleaner:
         return True
 
     def _delete_keys(
-        self, partition: bytes, counts: CleanerCounts, *, spare: bytes | None = None
+        self, partition: bytes, counts: CleanerCounts, *, except_key: bytes | None = None
     ) -> int:
-        """Delete the keys of a partition that do not begin with `spare`; return how many."""
+        """Delete the keys of a partition that do not begin with `except_key`; return how many."""
 
         def delete(item: Item) -> None:
             self._store.delete(partition, item.key)
@@ -380,7 +380,7 @@ class Cleaner:
         start = b""
         deleted = 0
         while page := list(self._store.scan(partition, start, limit=BATCH)):
-            doomed = [item for item in page if not (spare and item.key.startswith(spare))]
+            doomed = [item for item in page if not (except_key and item.key.startswith(except_key))]
             self._runtime.map_parallel(delete, doomed)
             deleted += len(doomed)
             counts.keys_deleted += len(doomed)
@@ -420,10 +420,10 @@ def _report(counts: CleanerCounts) -> None:
         "tokens": counts.tokens_done,
         "keys": counts.keys_deleted,
     }
-    for what, count in removed.items():
-        CLEANED.labels(what).inc(count)
+    for kind, count in removed.items():
+        CLEANED.labels(kind).inc(count)
     if any(removed.values()):
-        done = ", ".join(f"{count} {what}" for what, count in removed.items() if count)
+        done = ", ".join(f"{count} {kind}" for kind, count in removed.items() if count)
         _LOGGER.info("the cleaner removed %s", done)
     if counts.unreadable:
         _LOGGER.warning("the cleaner skipped %d damaged records", counts.unreadable)

@@ -39,7 +39,7 @@ from lakebed.block import BlockStore
 from lakebed.engine import records_pb2 as pb
 from lakebed.engine.engine import Engine
 from lakebed.engine.errors import RepositoryNotFound, TooManyExpire
-from lakebed.engine.expiry_marks import EXPIRED, EXPIRING, Mark, Marks
+from lakebed.engine.expiry_marks import EXPIRED, EXPIRING, ExpiryMark, ExpiryMarks
 from lakebed.engine.keys import BRANCHES, COMMITS, CREATING, LIVE, RESTORED, RESTORED_NAME, TAGS
 from lakebed.engine.leases import LeaseRecords
 from lakebed.engine.model import MOVED_NAMESPACE, BranchID, CommitID, Repository, RepositoryID
@@ -97,7 +97,7 @@ class Expirer:
         self,
         store: Store,
         runtime: Runtime,
-        marks: Marks,
+        marks: ExpiryMarks,
         rules: RetentionRecords,
         *,
         expiring_seconds: float,
@@ -165,7 +165,7 @@ class Expirer:
         self._apply(repository, plan)
         return in_use & set(ids)
 
-    def _read_marks(self, repository: Repository) -> dict[CommitID, Mark]:
+    def _read_marks(self, repository: Repository) -> dict[CommitID, ExpiryMark]:
         records = self._marks.records(repository).scan_readable()
         return {CommitID(mark.name.decode()): mark for mark in records}
 
@@ -223,11 +223,11 @@ class Expirer:
             with suppress(PredicateFailed):
                 records.set_if(commit_id.encode(), message, ABSENT)
 
-        def rescue(found: Mark) -> None:
+        def rescue(found: ExpiryMark) -> None:
             with suppress(PredicateFailed):
                 records.delete_if(found.name, found.predicate)
 
-        def expire(found: Mark) -> None:
+        def expire(found: ExpiryMark) -> None:
             message = pb.Expiry()
             message.CopyFrom(found.message)
             message.state, message.expired_us = EXPIRED, now_us(self._runtime)
@@ -294,7 +294,7 @@ class Expirer:
                 records.delete_if(found.name, found.predicate)
 
 
-def _ids_of(marks: Collection[Mark]) -> set[CommitID]:
+def _ids_of(marks: Collection[ExpiryMark]) -> set[CommitID]:
     return {CommitID(mark.name.decode()) for mark in marks}
 
 
@@ -304,10 +304,10 @@ class _Plan:
 
     commits: int = 0
     unmarked: Collection[CommitID] = ()
-    rescued: Collection[Mark] = ()
-    unkept: Collection[Mark] = ()
+    rescued: Collection[ExpiryMark] = ()
+    unkept: Collection[ExpiryMark] = ()
     """All EXPIRING marks of commits that do not stay."""
-    due: Collection[Mark] = ()
+    due: Collection[ExpiryMark] = ()
     """The marks in `unkept` that are old enough."""
     branch_of: Mapping[CommitID, str] = field(default_factory=dict)
 
@@ -317,7 +317,7 @@ class _Plan:
 
     @classmethod
     def make(
-        cls, marks: Mapping[CommitID, Mark], scan: Scan, kept: set[CommitID], old_us: int
+        cls, marks: Mapping[CommitID, ExpiryMark], scan: Scan, kept: set[CommitID], old_us: int
     ) -> "_Plan":
         """Decide the outcome of each commit; marks made before `old_us` are old enough."""
         expiring = {

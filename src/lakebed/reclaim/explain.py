@@ -115,7 +115,7 @@ class Explanations:
         kept = [*self._of_uploads(references), *self._of_staged(references)]
         stored = self._stored(address)
         verdict, committed = self._of_commits(
-            repository, references, shown_by, is_gone=stored is None
+            repository, references, shown_by, is_deleted=stored is None
         )
         if stored is None:
             path = _path(repository, address)
@@ -185,7 +185,7 @@ class Explanations:
         references: References,
         shown_by: CommitID | None,
         *,
-        is_gone: bool,
+        is_deleted: bool,
     ) -> tuple[Verdict, list[str]]:
         """Find a commit that references an object, preferably a kept commit.
 
@@ -206,7 +206,7 @@ class Explanations:
 
         def order(commit: Commit) -> tuple[bool, bool, bool, bool, bool, int]:
             # Kept commits first, and among them the shortest explanation.
-            refused = is_gone and bool(taken_too_late(commit))
+            refused = is_deleted and bool(taken_too_late(commit))
             later = commit.id != shown_by, commit.id not in heads
             return refused, commit.id in expired, commit.id in unkept, *later, commit.stored_us
 
@@ -220,7 +220,7 @@ class Explanations:
             f"That commit was refused: its source commit {source} had expired."
             for source in taken_too_late(commit)[:1]
         ]
-        if is_gone and commit.id not in expired:
+        if is_deleted and commit.id not in expired:
             return "going", reasons
         (retention,) = self._expirer.retention_of(repository, [commit.id])
         reasons += [f"Of that commit: {each}" for each in self._of_retention(repository, retention)]
@@ -310,7 +310,7 @@ class Explanations:
             yield "A branch or a tag is being created there, or moved there."
         if not retention.has_rules:
             return
-        if retention.is_young:
+        if retention.is_recent:
             yield f"It was stored on {_day(retention.stored_us)}, less than a day ago: it stays."
         if retention.is_in_flight:
             yield "Its parent is the head of its branch: a commit in progress may publish it."

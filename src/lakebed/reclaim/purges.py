@@ -182,9 +182,9 @@ class Purges:
         *,
         reason: str,
         username: str,
-        tell: Callable[[PurgeProgress], object] = lambda _progress: None,
+        report_progress: Callable[[PurgeProgress], object] = lambda _progress: None,
     ) -> PurgeReport:
-        """Delete objects from all history; see the module. `tell` gets the progress.
+        """Delete objects from all history; see the module. `report_progress` gets the progress.
 
         Takes longer than a commit may take to be published.
 
@@ -210,13 +210,13 @@ class Purges:
             mark.purge_id, query.kind, quoted(query.value), repository.id, username, reason,
         )  # fmt: skip
         found: dict[Address, _Object] = {}
-        tell(PurgeProgress("searching"))
+        report_progress(PurgeProgress("searching"))
         result = self._pass(repository, query, mark, found)
         report = _report(repository, mark.purge_id, found.values(), result, dry_run=False)
         again = to_datetime(now_us(self._runtime) + to_us(self._settle_seconds))
-        tell(PurgeProgress("waiting", report, again.isoformat()))
+        report_progress(PurgeProgress("waiting", report, again.isoformat()))
         self._runtime.sleep(self._settle_seconds)
-        tell(PurgeProgress("searching again", report))
+        report_progress(PurgeProgress("searching again", report))
         result = self._pass(repository, query, mark, found)
         return _report(repository, mark.purge_id, found.values(), result, dry_run=False)
 
@@ -358,7 +358,7 @@ def _report(
     dry_run: bool,
 ) -> PurgeReport:
     found = list(objects)
-    gone = [each for each in found if each.purged_us]
+    purged = [each for each in found if each.purged_us]
     failed = [f"{each.address}: {each.error}" for each in found if each.error]
     return PurgeReport(
         purge_id=purge_id,
@@ -369,8 +369,8 @@ def _report(
         also_at=_sample(map(_text, result.also_at)),
         same_content=_sample(map(_text, result.same_content)),
         elsewhere=_sample(result.elsewhere),
-        deleted=len(gone),
-        versions=sum(each.versions for each in gone),
+        deleted=len(purged),
+        versions=sum(each.versions for each in purged),
         failed=_sample(failed),
         adoptable=_adoptable(repository, result),
     )

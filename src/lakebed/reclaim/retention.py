@@ -26,7 +26,7 @@ from typing import Final
 from lakebed.base.runtime import Runtime, now_us
 from lakebed.engine import records_pb2 as pb
 from lakebed.engine.errors import Invalid
-from lakebed.engine.expiry_marks import EXPIRED, Mark
+from lakebed.engine.expiry_marks import EXPIRED, ExpiryMark
 from lakebed.engine.keys import (
     EXPIRY,
     RETENTION,
@@ -78,9 +78,9 @@ class RetentionRules:
         return max(matching, default=self.default_days)
 
 
-def _check_days(what: str, days: int) -> None:
+def _check_days(setting: str, days: int) -> None:
     if not 1 <= days <= DAYS_MAX:
-        raise Invalid(f"{what} is {days} days: use 1 to {DAYS_MAX}")
+        raise Invalid(f"{setting} is {days} days: use 1 to {DAYS_MAX}")
 
 
 class RetentionRecords:
@@ -143,11 +143,11 @@ class RetentionRecords:
         marks = Records(self._store, EXPIRY, repository.partition)
         expiring = [each for each in marks.scan_readable() if each.message.state == _EXPIRING]
 
-        def take_away(mark: Record[pb.Expiry]) -> None:
+        def unmark(mark: Record[pb.Expiry]) -> None:
             with suppress(PredicateFailed):  # expired before these rules, or in use
                 marks.delete_if(mark.name, mark.predicate)
 
-        self._runtime.map_parallel(take_away, expiring)
+        self._runtime.map_parallel(unmark, expiring)
 
     def counting_since_us(self, repository: Repository) -> int:
         """Return the time from which commits without a time of storing are aged.
@@ -223,12 +223,12 @@ def kept_commits(rules: RetentionRules | None, scan: Scan) -> set[CommitID]:
         return set(scan.commits)
     kept = set(scan.all_heads | scan.named)
     kept.update(
-        each for each in scan.commits if is_young(each, scan) or may_be_in_flight(each, scan)
+        each for each in scan.commits if is_recent(each, scan) or may_be_in_flight(each, scan)
     )
     return kept | kept_by_age(rules, scan).keys()
 
 
-def is_young(commit_id: CommitID, scan: Scan) -> bool:
+def is_recent(commit_id: CommitID, scan: Scan) -> bool:
     """Return whether a commit is so recent that its ref may not be written yet."""
     return scan.commits[commit_id].stored_us > scan.began_us - FLOOR_US
 
@@ -282,7 +282,7 @@ class CommitRetention:
     head_of: tuple[BranchID, ...]
     is_referenced: bool
     """Whether a tag, a ref being created, or a branch about to be moved references it."""
-    is_young: bool
+    is_recent: bool
     is_in_flight: bool
     """Whether a committer could still publish it."""
     window: RetentionWindow | None
@@ -299,7 +299,7 @@ class CommitRetention:
     def stays(self) -> bool:
         """Whether a pass would keep the commit now."""
         kept = (
-            self.head_of or self.is_referenced or self.is_young or self.is_in_flight or self.window
+            self.head_of or self.is_referenced or self.is_recent or self.is_in_flight or self.window
         )
         return not self.has_rules or bool(kept)
 
@@ -308,7 +308,7 @@ def commit_retention(
     commit_id: CommitID,
     rules: RetentionRules | None,
     scan: Scan,
-    mark: Mark | None,
+    mark: ExpiryMark | None,
     *,
     expiring_us: int,
 ) -> CommitRetention:
@@ -320,7 +320,7 @@ def commit_retention(
         has_rules=rules is not None,
         head_of=tuple(branch for branch, head in scan.heads if head == commit_id),
         is_referenced=commit_id in scan.named,
-        is_young=is_young(commit_id, scan),
+        is_recent=is_recent(commit_id, scan),
         is_in_flight=may_be_in_flight(commit_id, scan),
         window=None if rules is None else kept_by_age(rules, scan).get(commit_id),
         stored_us=scan.commits[commit_id].stored_us,

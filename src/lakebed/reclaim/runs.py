@@ -411,6 +411,6 @@ class GCMarkers:
         repository = self._engine.repositories.get(repository_id)
         nonce = self._runtime.random_bytes(16).hex()
         namespace = str(repository.namespace)
-        mark = GCMarker(namespace, repository.unique_id, nonce, self._versions)
-        self._block.put(repository.namespace.address(marker_path(mark)), [nonce.encode()])
-        return mark
+        marker = GCMarker(namespace, repository.unique_id, nonce, self._versions)
+        self._block.put(repository.namespace.address(marker_path(marker)), [nonce.encode()])
+        return marker

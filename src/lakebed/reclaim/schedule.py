@@ -26,7 +26,12 @@ from lakebed.lake.settings import CatalogSettings
 from lakebed.reclaim.collector.errors import Busy
 from lakebed.reclaim.collector.job import CollectorJob, CollectorOptions
 from lakebed.reclaim.collector.on_arrow import ArrowExecutor
-from lakebed.reclaim.collector.report import SERVER, RunSummary, thin_out, thin_out_refused
+from lakebed.reclaim.collector.report import (
+    SERVER,
+    RunSummary,
+    remove_refused_files,
+    remove_superseded_files,
+)
 from lakebed.reclaim.collector.storage import SavedState, Storage
 from lakebed.reclaim.service import OwnServer, Reclaim
 
@@ -99,10 +104,10 @@ class RunSchedule:
     def _repositories(self) -> list[Repository]:
         """Return all repositories, and forget deleted ones."""
         found = list(self._engine.repositories.list_readable())
-        there = {repository.unique_id for repository in found}
+        existing = {repository.unique_id for repository in found}
         for remembered in (self._jobs, self._not_before_us):
-            for gone in remembered.keys() - there:
-                del remembered[gone]
+            for deleted in remembered.keys() - existing:
+                del remembered[deleted]
         return found
 
     def collect(self, repository: Repository) -> RunSummary | None:
@@ -116,10 +121,10 @@ class RunSchedule:
             _LOGGER.debug("another run of repository %s is in progress", repository.id)
             return None
         except LakebedError:
-            self._tidy_up(storage, before)
+            self._remove_refused_files(storage, before)
             raise
         if before is not None and before.run_id != summary.run_id:
-            thin_out(storage, before.run_id)
+            remove_superseded_files(storage, before.run_id)
         _LOGGER.info(
             "garbage of repository %s: %d objects deleted, %d pending confirmation",
             repository.id,
@@ -128,10 +133,10 @@ class RunSchedule:
         )
         return summary
 
-    def _tidy_up(self, storage: Storage, before: GCState | None) -> None:
+    def _remove_refused_files(self, storage: Storage, before: GCState | None) -> None:
         """Remove the files of refused runs, except the reason of the last refusal."""
         try:
-            thin_out_refused(storage, after=before.run_id if before is not None else None)
+            remove_refused_files(storage, after=before.run_id if before is not None else None)
         except LakebedError as error:
             _LOGGER.warning("cannot remove the files of refused runs: %s", error)
 

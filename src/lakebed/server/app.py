@@ -164,8 +164,8 @@ def build(services: Services, begin_span: BeginSpan | None = None) -> Pipeline:
     it.
     """
     router = _new_router(services, services.admission)
-    operations, guard = Operations(router), _guard(services)
-    gateway = S3Gateway(services, guard)
+    operations, browser_rules = Operations(router), _browser_rules(services)
+    gateway = S3Gateway(services, browser_rules)
     steps = [
         # An AWS signature, or the domain of the gateway. The gateway has its own steps, since S3
         # clients read errors in XML.
@@ -173,9 +173,9 @@ def build(services: Services, begin_span: BeginSpan | None = None) -> Pipeline:
         # Paths that are not UTF-8 or contain a NUL: later steps never see them.
         Step("path", refuse_path),
         # Headers of a browser or an unknown host, on servers that accept the well-known keys.
-        Step("browser", _refusing(guard.check), guard.applies),
+        Step("browser", _refusing(browser_rules.check), browser_rules.applies),
         # The origin of objects, if configured.
-        Step("origin", _refusing(guard.check_origin)),
+        Step("origin", _refusing(browser_rules.check_origin)),
         # A path and method of the API: credentials, slot, arguments, permissions, handler.
         Step("operation", operations.answer),
         # Pages, probes, presigned URLs, and 404.
@@ -226,11 +226,11 @@ def _new_router(services: Services, admission: Admission) -> CompiledRouter:
     return router
 
 
-def _guard(services: Services) -> browsers.BrowserGuard:
+def _browser_rules(services: Services) -> browsers.BrowserRules:
     listen = services.settings.listen
     # On other addresses the well-known key pair is refused.
     accepts = partial(services.auth.accepts, WELL_KNOWN_KEY_ID)
-    return browsers.BrowserGuard(
+    return browsers.BrowserRules(
         keys_are_known=accepts if listen.is_loopback else None,
         host=listen.host,
         domain=services.settings.gateways.s3.domain_name,

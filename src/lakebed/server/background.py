@@ -27,7 +27,7 @@ from lakebed.reclaim.expired_records import clean_expired
 from lakebed.reclaim.schedule import RunSchedule, export_last_good
 from lakebed.server.app import begin_tracing, open_services
 from lakebed.server.http import logs
-from lakebed.server.http.metrics import mark_process
+from lakebed.server.http.metrics import register_process
 from lakebed.server.processes.children import end_with_parent, hide_settings
 from lakebed.server.processes.preflight import probe_storage
 from lakebed.server.services import Services
@@ -107,7 +107,7 @@ def main(settings: ServerSettings, link: Connection) -> None:
     end_with_parent(link)
     hide_settings()
     logs.configure_process(settings.logging)
-    mark_process("background")
+    register_process("background")
     begin_tracing(settings.tracing)
     # As an exception, so that leases are released on the way out.
     signal.signal(signal.SIGTERM, _leave)

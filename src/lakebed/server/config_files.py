@@ -103,8 +103,8 @@ class _Sources:
             raise SettingsError([f"cannot read {file}: {reason}"]) from error
         except Exception as error:  # noqa: BLE001 - odd values make the library fail in many ways
             # Omit the parser's message, which quotes the line: it may contain a secret.
-            mark = getattr(error, "problem_mark", None)
-            where = f", line {mark.line + 1}" if mark else ""
+            position = getattr(error, "problem_mark", None)
+            where = f", line {position.line + 1}" if position else ""
             raise SettingsError([f"{file}{where}: not valid YAML"]) from None
         if not isinstance(content, dict | None):
             raise SettingsError([f"{file}: expected sections like `listen:` with settings in them"])

@@ -157,7 +157,7 @@ class GarbageAPI(Resource, tag="gc", path="/repositories/{repository}"):
     """Garbage collection."""
 
     @call("markStorageForGarbageCollection", "POST", "/gc/mark", status=201)
-    def mark(self, repository: str) -> GarbageCollectionMark: ...
+    def write_marker(self, repository: str) -> GarbageCollectionMark: ...
 
     @call("takeGarbageCollectionLease", "POST", "/gc/lease")
     def take_lease(

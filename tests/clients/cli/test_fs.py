@@ -46,7 +46,7 @@ class Stubborn:
         return answer_json({"results": items, "pagination": pagination})
 
 
-def test_what_cannot_be_removed_is_listed_and_the_rest_goes(run: Run) -> None:
+def test_failed_removals_are_listed_and_the_rest_is_removed(run: Run) -> None:
     server = Stubborn()
     with scripted_server(server) as endpoint:
         code, printed, said = run("fs", "rm", "-r", "lakefs://r/main/f", "--endpoint", endpoint)
@@ -80,7 +80,7 @@ def test_a_storage_without_such_addresses_is_said_to_be(run: Run) -> None:
         )
 
 
-def test_who_interrupts_learns_what_was_done(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_interrupt_prints_the_completed_part(capsys: pytest.CaptureFixture[str]) -> None:
     report = TransferReport("uploaded", goes_on=True)
     report.add("a", 1500, None)
     report.add("b", None, None)

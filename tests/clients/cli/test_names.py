@@ -51,7 +51,7 @@ def test_no_two_keys_become_one_file(keys: list[str]) -> None:
         ("p/a\0b", "NUL"),
     ],
 )
-def test_what_cannot_be_a_file_is_refused_by_name(key: str, reason: str) -> None:
+def test_keys_invalid_as_files_are_refused_by_name(key: str, reason: str) -> None:
     with pytest.raises(UnsafeKey, match=reason) as caught:
         file_for(key, prefix="p/", folder=FOLDER)
     assert repr(key) in str(caught.value)

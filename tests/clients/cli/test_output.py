@@ -21,7 +21,7 @@ JSON = st.recursive(
 @example("\x1b[2J\x07")
 @example("a\nb\tc\r")
 @example("\u202egnp.exe")
-def test_nothing_moves_the_cursor(text: str) -> None:
+def test_control_characters_are_escaped(text: str) -> None:
     shown = printable(text)
     assert shown.isprintable()
     if text.isprintable():

@@ -26,7 +26,7 @@ def lines(name: str, width: int) -> list[str]:
     return table_lines([{"id": name, "commit": COMMIT, "run": run}], COLUMNS, terminal_width=width)
 
 
-def test_what_fits_is_shown_whole() -> None:
+def test_fitting_values_are_not_shortened() -> None:
     title, row = lines("dev", 80)
     assert title.split() == ["Branch", "Commit", "Run", "Size"]
     assert row == "dev     0123456789abcdef  4pi3sa85p80htbg1mll0  1.5 MB"

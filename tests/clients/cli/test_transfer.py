@@ -44,7 +44,7 @@ def test_an_object_becomes_a_file(tmp_path: Path) -> None:
         (answer_json({"message": "no"}, 404), Refused),
     ],
 )
-def test_what_does_not_arrive_whole_leaves_nothing(
+def test_an_incomplete_download_leaves_no_file(
     tmp_path: Path, answer: Answer, error: type[CommandError]
 ) -> None:
     target = tmp_path / "file"

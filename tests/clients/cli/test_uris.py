@@ -4,7 +4,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from lakebed.clients.cli.errors import Misuse
+from lakebed.clients.cli.errors import InvalidArguments
 from lakebed.clients.cli.uris import (
     PathUri,
     RefUri,
@@ -70,7 +70,7 @@ def test_a_ref_without_a_path_is_all_of_it() -> None:
 def test_a_mistake_says_what_was_expected(
     parse: Callable[[str], object], text: str, example_shown: str
 ) -> None:
-    with pytest.raises(Misuse) as caught:
+    with pytest.raises(InvalidArguments) as caught:
         parse(text)
     message = str(caught.value)
     assert repr(text) in message
@@ -80,7 +80,7 @@ def test_a_mistake_says_what_was_expected(
 
 def test_two_refs_of_different_repositories_are_refused() -> None:
     assert same_repository(RefUri("one", "main"), RefUri("one", "dev")) == "one"
-    with pytest.raises(Misuse, match="different repositories"):
+    with pytest.raises(InvalidArguments, match="different repositories"):
         same_repository(RefUri("one", "main"), RefUri("two", "main"))
 
 

@@ -162,7 +162,7 @@ def test_an_installation_that_is_well(
     assert "no server responds" in made["clocks"]["server_ahead_seconds"]
 
 
-def test_what_is_stuck_old_or_ahead_is_told(
+def test_stuck_old_and_future_records_are_reported(
     installation: Installation, diagnose: Callable[..., Diagnosed]
 ) -> None:
     with open_store(installation.settings["database"]["url"]) as store:

@@ -58,7 +58,7 @@ def files(tmp_path: Path, kind: str) -> list[Path]:
 def holders(lake: Lake, path: Path) -> list[str]:
     """The commits that a file belongs to, found the slow way."""
     found = []
-    stored = Files(lake.block, lake.repository.home, lake.clock, Cache(lake.clock))
+    stored = Files(lake.block, lake.repository.files_root, lake.clock, Cache(lake.clock))
     for commit in lake.engine.commits.list(lake.repository):
         refs = stored.load_metarange(commit.metarange_id).refs
         if path.stem in {commit.metarange_id, *(ref.range_id for ref in refs)}:

@@ -73,7 +73,7 @@ def test_the_message_of_the_server_is_the_error() -> None:
     assert caught.value.body.message == "not  found"
 
 
-def test_what_is_said_in_lines_stays_in_lines() -> None:
+def test_messages_keep_their_lines() -> None:
     said = {"message": "hook aborted:\n\n\t* no  tmp files\r\noutput: x"}
     with (
         scripted_client(lambda _: answer_json(said, 412)) as client,

@@ -92,7 +92,7 @@ def test_a_wrong_endpoint_gets_an_example(given: str) -> None:
     assert repr(given) in str(caught.value)
 
 
-def test_what_is_missing_is_named_with_where_to_set_it() -> None:
+def test_missing_settings_are_named_with_their_sources() -> None:
     with pytest.raises(ClientSettingsError) as caught:
         load({})
     assert str(caught.value) == (

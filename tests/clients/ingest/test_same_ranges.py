@@ -47,7 +47,7 @@ def new_place(lake: Lake, names: set[str]) -> IngestSource:
 def by_the_server(lake: Lake, source: IngestSource) -> str:
     """The metarange that the server makes of a source, in one go."""
     place = Namespace.parse(source.place)
-    committed = Committed(lake.block, lake.repository.home, ThreadRuntime(), breaks=BREAKS)
+    committed = Committed(lake.block, lake.repository.files_root, ThreadRuntime(), breaks=BREAKS)
     batches = list_in_order(lake.block, ThreadRuntime(), place, None)
     pages = (imported_page(pa.Table.from_batches([each]), str(place), b"to/") for each in batches)
     return committed.write(page.entries for page in pages)
@@ -112,7 +112,7 @@ def test_objects_and_prefixes_in_order_of_their_destinations(lake: Lake) -> None
     assert (refs[0].min_key, refs[-1].max_key) == (b"t", b"to/b")
 
 
-def test_what_cannot_be_imported(lake: Lake) -> None:
+def test_invalid_imports(lake: Lake) -> None:
     source = new_place(lake, {"a", "bell\a", "b"})
     storage = storage_of(lake)
     planned = list(listing_ranges(lake.block, [source], 4))

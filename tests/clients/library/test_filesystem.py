@@ -116,7 +116,7 @@ def test_folders_are_listed_copied_and_removed(
         files.info("no-such-repository/main/a")
 
 
-def test_what_it_cannot_do_is_explained(files: Any, place: str) -> None:
+def test_unsupported_operations_are_explained(files: Any, place: str) -> None:
     with pytest.raises(lakebed.Invalid, match="objects are written as a whole"):
         files.open(f"{place}/a", "ab")
     with pytest.raises(lakebed.Invalid, match="is not a file"):
@@ -138,7 +138,7 @@ def test_it_is_found_by_its_name_and_goes_to_other_processes(tmp_path: Path) -> 
     assert again.cat("abc/main/a") == b"text"
 
 
-def test_what_it_opened_is_closed_when_nobody_has_it_any_more(tmp_path: Path) -> None:
+def test_an_unreferenced_filesystem_closes_its_connection(tmp_path: Path) -> None:
     files = fsspec.filesystem("lakebed", folder=str(tmp_path))
     lake = files._lake
     type(files).clear_instance_cache()

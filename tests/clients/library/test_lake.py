@@ -14,7 +14,7 @@ def paths(found: object) -> list[str]:
     return [each.path for each in found]  # type: ignore[attr-defined]
 
 
-def test_what_is_written_is_read_listed_and_committed(main: lakebed.Branch) -> None:
+def test_written_objects_are_read_listed_and_committed(main: lakebed.Branch) -> None:
     stored = main.object("tables/a.csv").upload("x,y\n", metadata={"made-by": "test"})
     assert (stored.size_bytes, stored.content_type) == (4, "text/csv")
     assert stored.metadata == {"made-by": "test"}
@@ -211,7 +211,7 @@ def test_mistakes_are_the_same_errors(repository: lakebed.Repository, lake: lake
         assert str(raised.value)
 
 
-def test_what_may_be_there_already_is_left_as_it_is(repository: lakebed.Repository) -> None:
+def test_exist_ok_keeps_existing_repositories_and_branches(repository: lakebed.Repository) -> None:
     namespace = repository.properties.storage_namespace
     repository.create(storage_namespace=namespace + "/other", exist_ok=True)
     assert repository.properties.storage_namespace == namespace

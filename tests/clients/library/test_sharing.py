@@ -79,7 +79,7 @@ def test_a_folder_that_is_made_is_closed_to_others(tmp_path: Path) -> None:
         assert (tmp_path / "new" / "data").stat().st_mode & 0o077 == 0
 
 
-def test_what_cannot_be_opened_is_explained(tmp_path: Path) -> None:
+def test_failures_to_open_are_explained(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(lakebed.LakeError, match="cannot use the folder of the lake"):
         lakebed.open(tmp_path / "file")

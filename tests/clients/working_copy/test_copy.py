@@ -594,7 +594,7 @@ def test_two_processes_do_not_work_on_one_folder(lake: Lake, root: Path) -> None
 # Together with lakectl
 
 
-def test_what_lakectl_leaves_is_understood(lake: Lake, root: Path, tmp_path: Path) -> None:
+def test_the_files_of_lakectl_are_read(lake: Lake, root: Path, tmp_path: Path) -> None:
     """It writes the same file, sets the same times, and knows nothing of our cache."""
     (tmp_path / "copy.sqlite").unlink()
     state = read_state(root)
@@ -618,7 +618,7 @@ def test_what_lakectl_leaves_is_understood(lake: Lake, root: Path, tmp_path: Pat
 
 
 @pytest.mark.parametrize("operation", ["pull", "checkout", "clone"])
-def test_what_lakectl_did_not_finish_has_to_be_checked_out(
+def test_an_unfinished_operation_of_lakectl_needs_a_checkout(
     lake: Lake, root: Path, operation: str
 ) -> None:
     """It names the new commit before it has brought the files: those that are old look edited."""

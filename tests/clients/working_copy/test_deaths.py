@@ -133,7 +133,7 @@ def test_a_commit_goes_on_wherever_it_died(lake: Lake, tmp_path: Path) -> None:
     assert last > 30
 
 
-def test_what_an_interrupted_pull_brought_is_not_taken_for_mine(lake: Lake, tmp_path: Path) -> None:
+def test_files_of_an_interrupted_pull_are_not_local_changes(lake: Lake, tmp_path: Path) -> None:
     root = tmp_path / "copy"
     lake.clone(root)
     for content in ("1", "2"):
@@ -174,7 +174,7 @@ def test_a_checkout_goes_on_wherever_it_died(lake: Lake, tmp_path: Path) -> None
     assert last > 15
 
 
-def test_what_is_left_of_a_clone_is_told_before_and_after(lake: Lake, tmp_path: Path) -> None:
+def test_an_interrupted_clone_is_reported_before_and_after(lake: Lake, tmp_path: Path) -> None:
     def told_after(dies_at: int, root: Path) -> tuple[SyncSummary, int, int]:
         assert not survives(lake, dies_at, lambda: lake.clone(root))
         there = len(on_disk(root))
@@ -193,7 +193,7 @@ def test_what_is_left_of_a_clone_is_told_before_and_after(lake: Lake, tmp_path: 
     assert set(halves) == set(range(files + 1))
 
 
-def test_what_is_left_of_a_commit_is_told_before_and_after(lake: Lake, tmp_path: Path) -> None:
+def test_an_interrupted_commit_is_reported_before_and_after(lake: Lake, tmp_path: Path) -> None:
     root = tmp_path / "copy"
     lake.clone(root)
     found = set()
@@ -213,7 +213,7 @@ def test_what_is_left_of_a_commit_is_told_before_and_after(lake: Lake, tmp_path:
     assert {0, 1, 2, 3} <= found
 
 
-def test_what_an_interrupted_pull_brings_later_is_counted(lake: Lake, tmp_path: Path) -> None:
+def test_the_repeat_of_an_interrupted_pull_counts_its_files(lake: Lake, tmp_path: Path) -> None:
     root = tmp_path / "copy"
     lake.clone(root)
     kept = len(on_disk(root))

@@ -14,7 +14,7 @@ from lakebed.base.ids import UniqueID
 from lakebed.base.runtime import ThreadRuntime
 from lakebed.block import LocalSettings, MemorySettings, Namespace, open_block
 from lakebed.engine.committed import Breaks, Cache, Committed
-from lakebed.engine.model import Home
+from lakebed.engine.model import FilesRoot
 from lakebed.engine.settings import CacheSettings
 from lakebed.formats import (
     CHANGE_SCHEMA,
@@ -30,8 +30,8 @@ ValueT = TypeVar("ValueT")
 
 RUNTIME = ThreadRuntime()
 NAMESPACE = Namespace.parse("mem://tests/repo")
-HOME = Home(NAMESPACE, UniqueID("uid"))
-LOCAL_HOME = Home(Namespace.parse("local://lake/repo"), UniqueID("uid"))
+HOME = FilesRoot(NAMESPACE, UniqueID("uid"))
+LOCAL_HOME = FilesRoot(Namespace.parse("local://lake/repo"), UniqueID("uid"))
 SMALL = Breaks(mean_rows=4, max_rows=12, max_bytes=2500)
 """Cuts a few rows into many ranges, sometimes for their size."""
 some_breaks = st.sampled_from([SMALL, Breaks(30, 5, 10**9), Breaks(30, 10**9, 1000)])

@@ -11,7 +11,7 @@ from lakebed.block import LocalSettings, MemorySettings, Namespace, open_block
 from lakebed.engine.committed import Cache, Committed
 from lakebed.engine.committed.files import DiskCache, Files, MemoryCache, NewRange
 from lakebed.engine.errors import MissingFile
-from lakebed.engine.model import Home
+from lakebed.engine.model import FilesRoot
 from lakebed.engine.settings import CacheSettings
 from lakebed.formats import entries_table, range_path
 from lakebed.formats.boundaries import ref_of
@@ -56,7 +56,7 @@ def test_memory_keeps_nothing_larger_than_its_bound() -> None:
 def test_small_ranges_count_with_what_they_take_besides_their_rows() -> None:
     block = open_block(MemorySettings())
     cache = Cache(RUNTIME, CacheSettings(memory_bytes=1 << 20))
-    files = Files(block, Home(Namespace.parse("mem://lake/x"), UniqueID("u")), RUNTIME, cache)
+    files = Files(block, FilesRoot(Namespace.parse("mem://lake/x"), UniqueID("u")), RUNTIME, cache)
     saved = []
     for number in range(200):
         rows = entries_table([entry(b"%03d" % number, 1)])
@@ -133,7 +133,7 @@ def cached(folder: Path) -> list[Path]:
     return sorted((folder / "cache/lakebed-ranges").iterdir())
 
 
-def test_what_is_on_disk_is_not_fetched(tmp_path: Path) -> None:
+def test_ranges_on_disk_are_not_fetched(tmp_path: Path) -> None:
     metarange = with_disk(tmp_path).write([rows(MODEL)])
     assert content(with_disk(tmp_path), metarange) == MODEL
     remove_blocks(tmp_path)
@@ -176,7 +176,7 @@ def test_the_disk_is_bounded_and_drops_the_least_recently_used(tmp_path: Path) -
     assert disk.get("too large") is None
 
 
-def test_what_a_dead_process_left_is_swept(tmp_path: Path) -> None:
+def test_cache_files_of_a_dead_process_are_deleted(tmp_path: Path) -> None:
     DiskCache(RUNTIME, tmp_path / "cache/lakebed-ranges", max_bytes=1000)
     (tmp_path / "cache/lakebed-ranges/half.0123.tmp").write_bytes(b"x" * 5000)
     DiskCache(RUNTIME, tmp_path / "cache/lakebed-ranges", max_bytes=1000)
@@ -190,8 +190,8 @@ def test_a_disk_that_cannot_be_written_keeps_nothing_and_raises_nothing(tmp_path
     assert disk.get("name") is None
 
 
-def home(name: str, unique_id: str) -> Home:
-    return Home(Namespace.parse(f"local://lake/{name}"), UniqueID(unique_id))
+def home(name: str, unique_id: str) -> FilesRoot:
+    return FilesRoot(Namespace.parse(f"local://lake/{name}"), UniqueID(unique_id))
 
 
 def test_one_cache_serves_several_repositories_but_each_gets_its_own_files(tmp_path: Path) -> None:
@@ -214,7 +214,7 @@ OTHERS = {
 
 @pytest.mark.parametrize("other", OTHERS)
 @pytest.mark.parametrize("memory_bytes", [0, 1 << 20])
-def test_what_is_cached_of_one_repository_is_not_shown_to_another(
+def test_repositories_do_not_share_cached_ranges(
     tmp_path: Path, other: str, memory_bytes: int
 ) -> None:
     block = open_block(LocalSettings(tmp_path / "blocks"))
@@ -234,7 +234,7 @@ def test_what_is_cached_of_one_repository_is_not_shown_to_another(
     assert content(two, metarange) == MODEL
 
 
-def test_what_is_cached_on_disk_is_not_taken_for_stored(tmp_path: Path) -> None:
+def test_a_range_cached_on_disk_is_not_assumed_stored(tmp_path: Path) -> None:
     metarange = with_disk(tmp_path).write([rows(MODEL)])
     assert content(with_disk(tmp_path), metarange) == MODEL  # now it is in the cache
     remove_blocks(tmp_path)

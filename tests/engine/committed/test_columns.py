@@ -43,7 +43,7 @@ def test_few_edits_are_applied_as_many_are(
     few.validate(full=True)
 
 
-def test_what_changes_nothing_leaves_the_rows_as_they_are() -> None:
+def test_edits_without_effect_keep_the_rows() -> None:
     before = table({1: 0, 2: 0}).combine_chunks()
     edits = Edits(table({2: 0}).combine_chunks(), pa.array([b"99"], pa.binary()))
     assert apply_rows(before, edits) == (before, ChangeCounts())

@@ -203,7 +203,7 @@ def test_a_range_that_is_found_missing_while_it_is_taken_for_stored_is_written_n
 
 
 @pytest.mark.parametrize("missing", ["range", "metarange"])
-def test_what_is_cached_does_not_hide_that_a_file_is_missing(missing: str) -> None:
+def test_the_cache_does_not_hide_a_missing_file(missing: str) -> None:
     store = committed()
     metarange = store.write([A])
     store.check_stored(metarange)

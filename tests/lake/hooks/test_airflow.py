@@ -175,7 +175,7 @@ def test_an_event_that_is_delivered_again_starts_no_second_run(
         ({"dag_id": "none"}, "Airflow did not start the DAG: status 404"),
     ],
 )
-def test_what_airflow_refuses(server: BadServer, more: dict[str, Any], error: str) -> None:
+def test_refusals_by_airflow(server: BadServer, more: dict[str, Any], error: str) -> None:
     ran = trigger(server, **more)
     assert ran.error == error
     assert "wrong-one" not in ran.output

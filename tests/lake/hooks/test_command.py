@@ -44,7 +44,7 @@ def test_its_exit_code_and_output_count() -> None:
     assert ran.error == "the command mine was ended by signal 15"
 
 
-def test_what_the_operator_did_not_name_is_not_run() -> None:
+def test_commands_not_configured_are_not_run() -> None:
     ran = run("command", {"command": "/bin/sh"}, settings=HookLimits())
     assert "no command '/bin/sh'" in str(ran.error)
     settings = HookLimits(commands={"mine": ("/no/such/program",)})
@@ -52,7 +52,7 @@ def test_what_the_operator_did_not_name_is_not_run() -> None:
     assert ran.error == "/no/such/program cannot be started: No such file or directory"
 
 
-def test_one_that_does_not_read_its_input_is_not_waited_for() -> None:
+def test_a_command_that_ignores_its_input_is_not_waited_for() -> None:
     assert command("import sys; sys.stdin.close(); print('done')").error is None
 
 
@@ -77,7 +77,7 @@ def is_gone(pid: int) -> bool:
         return True
 
 
-def test_what_it_leaves_behind_does_not_hold_the_hook() -> None:
+def test_child_processes_of_a_command_do_not_delay_the_hook() -> None:
     ran = command(
         "import subprocess, sys\n"
         "subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'])\n"

@@ -447,7 +447,7 @@ def test_a_repository_made_again_has_no_runs_of_the_one_before(lake: HookLake) -
 
 
 @pytest.mark.slow
-def test_what_a_tried_hook_prints_can_be_read_while_it_runs(lake: HookLake) -> None:
+def test_the_output_of_a_trial_can_be_read_while_it_runs(lake: HookLake) -> None:
     lake.put_action("gate", "pre-commit")
     head = lake.commit()
 

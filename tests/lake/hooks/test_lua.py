@@ -33,7 +33,7 @@ def lua(
     return run("lua", properties, settings=settings, caller=caller, **more)
 
 
-def test_what_a_script_knows(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_variables_of_a_script(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LAKEFSACTION_KEY", "hush-hush")
     ran = lua(
         """
@@ -258,7 +258,7 @@ def test_a_script_cannot_take_all_memory(script: str) -> None:
     assert "memory" in str(ran.error)
 
 
-def test_nothing_leads_out_of_the_sandbox() -> None:
+def test_the_sandbox_has_no_escape() -> None:
     outside = lupa.lua52.LuaRuntime(encoding=None)
     bytecode = outside.eval("string.dump(function() return 1 end)")
     assert outside.eval("function(code) return load(code)() end")(bytecode) == 1

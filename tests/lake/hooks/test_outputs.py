@@ -18,7 +18,7 @@ def new_output(*secrets: str, bytes_max: int = 1000) -> HookOutput:
     return output
 
 
-def test_what_is_written_can_be_read_at_once() -> None:
+def test_output_can_be_read_at_once() -> None:
     output = new_output()
     output.print("one")
     assert output.content() == b"one\n"

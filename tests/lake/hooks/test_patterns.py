@@ -62,7 +62,7 @@ def test_as_in_go(pattern: str, name: str, expected: bool) -> None:
     "pattern",
     ["[]a]", "[-]", "[x-]", "[-x]", "\\", "[a-b-c]", "[", "[^", "[^bc", "a[", "a[\\", "[]", "[^]"],
 )
-def test_what_is_not_a_pattern(pattern: str) -> None:
+def test_invalid_patterns(pattern: str) -> None:
     with pytest.raises(InvalidPattern):
         check_pattern(pattern)
 

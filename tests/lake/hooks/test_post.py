@@ -123,7 +123,7 @@ def test_a_record_that_nobody_understands_does_not_stop_the_others(lake: HookLak
     assert {event.tag_id for event in lake.answers.events()} == {"first", "last"}
 
 
-def test_what_happened_first_is_told_first(lake: HookLake) -> None:
+def test_post_hooks_run_in_order_of_events(lake: HookLake) -> None:
     made = []
     for number in range(3):
         lake.put(b"data", str(number))
@@ -134,7 +134,7 @@ def test_what_happened_first_is_told_first(lake: HookLake) -> None:
     assert told == made
 
 
-def test_what_others_run_is_not_remembered_for_ever(lake: HookLake) -> None:
+def test_runs_of_other_processes_are_forgotten(lake: HookLake) -> None:
     other = lake.process()
     lake.catalog.ref_changes.create_branch(LAKE, BranchID("new"), "main")
 

@@ -90,6 +90,6 @@ def test_a_run_is_started_once_and_awaited(url: str) -> None:
         assert client.get("/api/v2/dags/etl/dagRuns").json()["total_entries"] == 1
 
 
-def test_what_it_refuses(url: str) -> None:
+def test_refused_triggers(url: str) -> None:
     assert trigger(url, password="wrong").error == "Airflow returned no token: status 401"
     assert trigger(url, dag_id="none").error == ("Airflow did not start the DAG: status 404")

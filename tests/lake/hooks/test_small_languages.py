@@ -46,7 +46,7 @@ def test_conditions(text: str, after_success: bool, after_failure: bool) -> None
         "a.b",
     ],
 )
-def test_what_is_not_a_condition(text: str) -> None:
+def test_invalid_conditions(text: str) -> None:
     with pytest.raises(InvalidCondition):
         evaluate(text, has_failed=False)
 
@@ -70,7 +70,7 @@ def test_durations(text: str, seconds: float) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "30", "s", "1 m", "1d", "1m 30s", "--1s", "1e3s", "\u0661s"])
-def test_what_is_not_a_duration(text: str) -> None:
+def test_invalid_durations(text: str) -> None:
     with pytest.raises(ValueError, match="is not a duration"):
         parse_duration(text)
 

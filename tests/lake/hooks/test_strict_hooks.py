@@ -160,7 +160,7 @@ def test_equal_files_run_once(lake: HookLake) -> None:
     assert asked(lake) == ["check"]
 
 
-def test_what_a_hook_is_told_does_not_depend_on_where_its_file_is(lake: HookLake) -> None:
+def test_the_event_does_not_depend_on_the_location_of_the_action_file(lake: HookLake) -> None:
     head = lake.head()
     lake.put(b"data", branch=DEV)
     source = lake.commit(DEV)

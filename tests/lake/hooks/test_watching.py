@@ -50,7 +50,7 @@ def test_a_run_that_goes_on_is_shown_to_those_who_ask_for_it(event_type: str) ->
     assert [after] == list(runs.list(LAKE, running=True))
 
 
-def test_what_is_prepared_and_may_never_happen_is_not_shown() -> None:
+def test_prepared_runs_are_not_listed() -> None:
     lake = HookLake()
     lake.put_action("watched", "post-commit")
     lake.commit()

@@ -169,7 +169,7 @@ def test_a_hook_that_is_cancelled_ends(server: BadServer) -> None:
     assert ran.error == "the hook was cancelled"
 
 
-def test_nobody_is_there() -> None:
+def test_an_unreachable_host() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
     ran = run("webhook", {"url": f"http://127.0.0.1:{port}/"})
@@ -284,7 +284,7 @@ NEVER += ["::169.254.169.254", "::ffff:0:a9fe:a9fe", "64:ff9b:1::a9fe:a9fe", "40
 
 
 @pytest.mark.parametrize("text", PUBLIC + PRIVATE + NEVER)
-def test_where_requests_may_go(text: str) -> None:
+def test_allowed_addresses_of_webhooks(text: str) -> None:
     address = ipaddress.ip_address(text)
     assert Network(HookLimits()).is_allowed(address) is (text in PUBLIC)
     private = HookLimits(allow_private_networks=True)

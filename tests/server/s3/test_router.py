@@ -138,7 +138,7 @@ def test_requests_that_are_not_operations_are_refused(
         (f"http://not{DOMAIN}/", "", False),
     ],
 )
-def test_which_requests_are_for_the_gateway(url: str, authorization: str, is_ours: bool) -> None:
+def test_requests_for_the_gateway(url: str, authorization: str, is_ours: bool) -> None:
     headers = {"authorization": authorization} if authorization else {}
     assert is_s3_request(environ_of("GET", url, headers), domain=DOMAIN) is is_ours
 

@@ -64,7 +64,7 @@ def refusal(environ: Environ, now: datetime | None = None) -> ErrorCode:
 
 
 @given(keys, st.sampled_from(["GET", "PUT"]), st.sampled_from(["", "?response-content-type=a%2Fb"]))
-def test_what_botocore_presigns_is_accepted(key: str, method: str, query: str) -> None:
+def test_urls_presigned_by_botocore_are_accepted(key: str, method: str, query: str) -> None:
     headers = {"content-type": "text/plain", "x-amz-meta-a": "b c"} if method == "PUT" else {}
     environ = presigned(method, f"/lake/main/{quote(key, safe='/~')}{query}", headers)
     assert verified(environ) == "jane"
@@ -134,7 +134,7 @@ def test_any_query_is_refused_with_an_s3_error(expires: str, signature: str) -> 
 
 
 @given(keys, st.sampled_from(["GET", "PUT", "HEAD", "DELETE"]))
-def test_what_botocore_signs_in_headers_is_accepted(key: str, method: str) -> None:
+def test_headers_signed_by_botocore_are_accepted(key: str, method: str) -> None:
     headers = {"content-type": "text/plain", "x-amz-meta-a": "b  c"}
     environ = signed(method, f"/lake/main/{quote(key, safe='/~')}", headers)
     assert verified(environ) == "jane"

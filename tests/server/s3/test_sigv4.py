@@ -83,7 +83,7 @@ def is_accepted(environ: Environ, now: datetime) -> bool:
 
 @example("GET", "a", [], {"x-amz-meta-a": " one  two   three "})
 @given(st.sampled_from(["GET", "PUT", "DELETE"]), keys | spiky_keys, parameters, headers)
-def test_what_botocore_signs_is_accepted(
+def test_requests_signed_by_botocore_are_accepted(
     method: str, key: str, query: list[tuple[str, str]], extra: dict[str, str]
 ) -> None:
     environ = signed(method, url_of(key, query), extra)
@@ -93,7 +93,7 @@ def test_what_botocore_signs_is_accepted(
 
 
 @given(keys | spiky_keys, st.dictionaries(st.sampled_from(["prefix", "versionId"]), keys), headers)
-def test_what_botocore_presigns_is_accepted(
+def test_urls_presigned_by_botocore_are_accepted(
     key: str, query: dict[str, str], extra: dict[str, str]
 ) -> None:
     environ = presigned("GET", url_of(key, list(query.items())), extra)

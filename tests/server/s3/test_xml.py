@@ -117,7 +117,7 @@ THIEF = b"""<!DOCTYPE d [<!ENTITY a SYSTEM "file:///etc/passwd">]>
     ],
     ids=lambda body: body[:40],
 )
-def test_what_is_not_a_small_plain_document_is_refused(body: bytes) -> None:
+def test_large_or_unsafe_documents_are_refused(body: bytes) -> None:
     with pytest.raises(S3Error) as caught:
         read_delete(body)
     assert caught.value.code is ErrorCode.MALFORMED_XML

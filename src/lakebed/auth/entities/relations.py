@@ -181,9 +181,9 @@ class Relations(Generic[MessageT, SourceT, TargetMessageT, TargetT]):
         if not is_name(target):
             raise self._target.missing(target)
 
-    def _log(self, what: str, source: str, target: str) -> None:
+    def _log(self, change: str, source: str, target: str) -> None:
         nouns = self._source.noun, source, self._target.noun, target
-        _LOGGER.info("%s %s: %s %s was %s", *nouns, what)
+        _LOGGER.info("%s %s: %s %s was %s", *nouns, change)
 
     def _remove(self, record: Record[pb.Relation]) -> None:
         with suppress(PredicateFailed):  # rewritten or deleted meanwhile

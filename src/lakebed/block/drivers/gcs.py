@@ -153,7 +153,7 @@ class GCSBlockStore(CloudBlockStore):
     def _version(self, etag: ETag) -> "UpdateVersion":
         return {"version": etag}
 
-    def _only(self, etag: ETag) -> "GetOptions":
+    def _if_match(self, etag: ETag) -> "GetOptions":
         return {"version": etag}
 
     def _connect(self, store: StoreName, retries: "RetryConfig") -> GCSStore:

@@ -20,7 +20,7 @@ class CommandError(LakebedError):
     kind = "command"
 
 
-class Misuse(CommandError):
+class InvalidArguments(CommandError):
     """Wrong arguments; the message describes the expected ones."""
 
     kind = "misuse"
@@ -55,7 +55,7 @@ INTERRUPTED: Final = 130
 # By kind: importing the server's errors would take longer than most commands.
 _WRONG_CALLS: Final = frozenset(
     {
-        Misuse.kind,
+        InvalidArguments.kind,
         "client_invalid_name",
         "invalid_name",  # of a repository or branch
         "settings",  # of a server

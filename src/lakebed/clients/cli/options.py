@@ -9,7 +9,7 @@ from typing import Annotated, Final, Literal, TypeVar
 
 import typer
 
-from lakebed.clients.cli.errors import CommandError, Misuse
+from lakebed.clients.cli.errors import CommandError, InvalidArguments
 from lakebed.clients.cli.uris import set_base_uri
 
 KindT = TypeVar("KindT")
@@ -118,7 +118,7 @@ def key_values(pairs: Iterable[str] | None) -> dict[str, str]:
     for pair in pairs or ():
         name, equals, value = pair.partition("=")
         if not name or not equals:
-            raise Misuse(f"{pair!r} is not name=value: expected for example owner=ada")
+            raise InvalidArguments(f"{pair!r} is not name=value: expected for example owner=ada")
         read[name] = value
     return read
 

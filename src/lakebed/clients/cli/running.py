@@ -44,9 +44,9 @@ def run(app: typer.Typer, arguments: list[str]) -> int:
         code = end.code if isinstance(end.code, int) else FAILED
     except Exception as error:  # noqa: BLE001 (printed without a traceback)
         message, code = _explained(error)
-        _say(message)
+        _print_error(message)
     if code == INTERRUPTED:
-        _say("interrupted")
+        _print_error("interrupted")
     return code if _flush() else FAILED
 
 
@@ -68,7 +68,7 @@ def _explained(error: Exception) -> tuple[str, int]:
     return f"internal error, please report it: {what}", FAILED
 
 
-def _say(message: str) -> None:
+def _print_error(message: str) -> None:
     with suppress(BrokenPipeError):
         for line in message.splitlines():
             print(f"lakebed: {printable(line)}", file=sys.stderr, flush=True)

@@ -62,7 +62,7 @@ def printable(value: object) -> str:
     )
 
 
-def for_people(value: object) -> str:
+def format_cell(value: object) -> str:
     """Format a value for a table."""
     if isinstance(value, CommitId):
         return printable(value.short)
@@ -91,7 +91,7 @@ def table_lines(
     from rich.cells import cell_len, set_cell_size  # slow to load
 
     values = [[value(item) for _, value in columns] for item in items]
-    shown = [[for_people(each) for each in row] for row in values]
+    shown = [[format_cell(each) for each in row] for row in values]
     rows = [[title for title, _ in columns], *shown]
     widths = [max(map(cell_len, texts)) for texts in zip(*rows, strict=True)]
     may_shrink = [
@@ -113,9 +113,9 @@ def table_lines(
     return lines
 
 
-def _shrink(widths: list[int], may_shrink: list[bool], room: int) -> None:
+def _shrink(widths: list[int], may_shrink: list[bool], width: int) -> None:
     """Narrow the widest columns until all fit, or none can be narrowed."""
-    while sum(widths) > room:
+    while sum(widths) > width:
         wide = [place for place, may in enumerate(may_shrink) if may and widths[place] > _SHORTEST]
         if not wide:
             return

@@ -2,7 +2,7 @@
 
 A path is not decoded, and `//` or a leading `/` belongs to the key. So every key has a URI, and
 output of `fs ls` can be pasted. With a base URI, a URI without scheme is appended to the base; one
-`/` between both is ignored. Other texts raise `Misuse`.
+`/` between both is ignored. Other texts raise `InvalidArguments`.
 """
 
 from contextvars import ContextVar
@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from lakebed.clients.cli.errors import Misuse
+from lakebed.clients.cli.errors import InvalidArguments
 
 _SCHEMES = ("lakefs://", "lakebed://")
 
@@ -26,7 +26,7 @@ def set_base_uri(uri: str | None) -> str | None:
     """Set the prefix of URIs without a scheme; None changes nothing."""
     if uri is not None:
         if not uri.startswith(_SCHEMES):
-            raise _mistake(uri, "a base URI", _REF_EXAMPLE)
+            raise _invalid_argument(uri, "a base URI", _REF_EXAMPLE)
         _base_uri.set(uri)
     return uri
 
@@ -88,7 +88,7 @@ def parse_repository(text: str) -> RepositoryUri:
     """Parse `lakefs://<repository>`."""
     parts = _parts(text, "the URI of a repository", _REPOSITORY_EXAMPLE)
     if len(parts) > 1 and parts[1:] != [""]:
-        raise _mistake(text, "the URI of a repository", _REPOSITORY_EXAMPLE)
+        raise _invalid_argument(text, "the URI of a repository", _REPOSITORY_EXAMPLE)
     return RepositoryUri(parts[0])
 
 
@@ -99,7 +99,7 @@ def parse_ref(text: str) -> RefUri:
         expected = "the URI of a branch, tag or commit"
         if parts[2:]:
             expected += f", but of the path {parts[2]!r} at {parts[1]!r}"
-        raise _mistake(text, expected, _REF_EXAMPLE)
+        raise _invalid_argument(text, expected, _REF_EXAMPLE)
     return RefUri(parts[0], parts[1])
 
 
@@ -115,7 +115,7 @@ def parse_path(text: str) -> PathUri:
     """Parse `lakefs://<repository>/<ref>/<path>`; the path may be empty."""
     parts = _parts(text, "the URI of an object or prefix", _PATH_EXAMPLE)
     if len(parts) == 1 or not parts[1]:
-        raise _mistake(text, "the URI of an object or prefix", _PATH_EXAMPLE)
+        raise _invalid_argument(text, "the URI of an object or prefix", _PATH_EXAMPLE)
     return PathUri(parts[0], parts[1], "".join(parts[2:]))
 
 
@@ -123,14 +123,16 @@ def parse_object(text: str) -> PathUri:
     """Parse `lakefs://<repository>/<ref>/<path>` with the path of an object."""
     uri = parse_path(text)
     if not uri.path:
-        raise _mistake(text, "the URI of an object", _PATH_EXAMPLE)
+        raise _invalid_argument(text, "the URI of an object", _PATH_EXAMPLE)
     return uri
 
 
 def same_repository(one: RefUri, other: RefUri) -> str:
-    """Return the common repository, or raise `Misuse`."""
+    """Return the common repository, or raise `InvalidArguments`."""
     if one.repository != other.repository:
-        raise Misuse(f"{one} and {other} are in different repositories: expected the same one")
+        raise InvalidArguments(
+            f"{one} and {other} are in different repositories: expected the same one"
+        )
     return one.repository
 
 
@@ -141,10 +143,10 @@ def _parts(text: str, expected: str, example: str) -> list[str]:
         text = f"{base.removesuffix('/')}/{text.removeprefix('/')}"
     scheme = next((scheme for scheme in _SCHEMES if text.startswith(scheme)), None)
     if scheme is None or not _is_text(text):
-        raise _mistake(text, expected, example)
+        raise _invalid_argument(text, expected, example)
     parts = text.removeprefix(scheme).split("/", 2)
     if not parts[0] or "." in (parts[0], *parts[1:2]) or ".." in (parts[0], *parts[1:2]):
-        raise _mistake(text, expected, example)
+        raise _invalid_argument(text, expected, example)
     return parts
 
 
@@ -157,8 +159,8 @@ def _is_text(text: str) -> bool:
     return "\0" not in text
 
 
-def _mistake(text: str, expected: str, example: str) -> Misuse:
-    return Misuse(f"{text!r} is not {expected}: expected for example {example}")
+def _invalid_argument(text: str, expected: str, example: str) -> InvalidArguments:
+    return InvalidArguments(f"{text!r} is not {expected}: expected for example {example}")
 
 
 RepositoryArgument = Annotated[

@@ -138,10 +138,10 @@ class _Gathering:
         self._summarize_findings()
 
     def _open(
-        self, name: str, open_it: Callable[[], AbstractContextManager[ResultT]]
+        self, name: str, opener: Callable[[], AbstractContextManager[ResultT]]
     ) -> ResultT | None:
         try:
-            return self.stack.enter_context(open_it())
+            return self.stack.enter_context(opener())
         except Exception as error:  # noqa: BLE001 - the other sections are gathered
             self.bundle.fail(name, f"{type(error).__name__}: {error}")
             return None

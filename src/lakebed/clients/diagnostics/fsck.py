@@ -32,7 +32,7 @@ from lakebed.engine.keys import (
     STAGED_PREFIX,
     TAGS,
 )
-from lakebed.engine.model import Home, RepositoryID, repository_partition
+from lakebed.engine.model import FilesRoot, RepositoryID, repository_partition
 from lakebed.engine.refs.commits import TRUSTED_VERSION, compute_id
 from lakebed.formats import AddressType, MetaRange, MetaRangeID, RangeID, RangeRef
 from lakebed.formats.boundaries import ref_of
@@ -94,13 +94,13 @@ class RepositoryCheck:
         if record is None:
             raise RepositoryNotFound(RepositoryID(repository))
         unique_id = UniqueID(record.message.unique_id)
-        home = Home(Namespace.parse(record.message.storage_namespace), unique_id)
+        files_root = FilesRoot(Namespace.parse(record.message.storage_namespace), unique_id)
         self._partition = repository_partition(RepositoryID(repository), unique_id)
         self._store = store
         self._block = block
-        self._namespace = home.namespace
+        self._namespace = files_root.namespace
         self._runtime = runtime
-        self._files = Files(block, home, runtime, Cache(runtime))
+        self._files = Files(block, files_root, runtime, Cache(runtime))
         self._sample = sample
         self._report = FsckReport(repository, sampled=sample is not None)
         self._commits: set[str] = set()
@@ -208,7 +208,7 @@ class RepositoryCheck:
         except StorageUnavailable:
             raise
         except Exception as error:  # noqa: BLE001 - reported as damage
-            return metarange_id, _told(error)
+            return metarange_id, _error_text(error)
 
     def _check_ranges(self, refs: dict[RangeID, RangeRef]) -> None:
         damaged: dict[RangeID, str] = {}
@@ -234,7 +234,7 @@ class RepositoryCheck:
         except StorageUnavailable:
             raise
         except Exception as error:  # noqa: BLE001 - reported as damage
-            return ref.range_id, _told(error)
+            return ref.range_id, _error_text(error)
         unreadable = self._unreadable(entries)
         return ref.range_id, unreadable or entries.num_rows
 
@@ -331,5 +331,5 @@ def _has_id(commit: pb.Commit, name: str) -> bool:
         return False
 
 
-def _told(error: Exception) -> str:
+def _error_text(error: Exception) -> str:
     return str(error) or type(error).__name__

@@ -22,7 +22,7 @@ from lakebed.kv.schema import METADATA_PARTITION, SCHEMA_KEY
 from lakebed.server.probes import StorageProbe, probe_store
 from lakebed.server.settings import ServerSettings
 
-QUESTIONS: Final = 10
+PROBES: Final = 10
 REPOSITORIES_ASKED: Final = 50
 LOG_BYTES: Final = 4 << 20
 LOG_LINES: Final = 300
@@ -34,13 +34,13 @@ _LOUD_TEXT: Final = re.compile(r"(?i)\b(warning|error|critical)\b")
 
 def database_facts(store: Store, runtime: Runtime) -> dict[str, object]:
     """Measure the latency of the database; return its driver and schema version."""
-    latencies = [_milliseconds(runtime, lambda: probe_store(store)) for _ in range(QUESTIONS)]
+    latencies = [_milliseconds(runtime, lambda: probe_store(store)) for _ in range(PROBES)]
     schema = store.get_many([(METADATA_PARTITION, SCHEMA_KEY)])[0]
-    mark = find_halt(store)
+    halt = find_halt(store)
     return {
         "driver": store.name,
         "schema_version": None if schema is None else schema.value.decode(errors="replace"),
-        "mark_of_a_copy": None if mark is None else mark.value.decode(errors="replace"),
+        "mark_of_a_copy": None if halt is None else halt.value.decode(errors="replace"),
         "latency_ms": _spread(latencies),
     }
 
@@ -57,7 +57,7 @@ def storage_facts(
     ask = StorageProbe(
         block, settings.blockstore, lambda: Namespace.parse(namespaces[0]) if namespaces else None
     )
-    latencies = [_milliseconds(runtime, ask) for _ in range(QUESTIONS)]
+    latencies = [_milliseconds(runtime, ask) for _ in range(PROBES)]
     asked = sorted(repositories.items())[:REPOSITORIES_ASKED]
     return {
         "scheme": block.scheme,
@@ -71,7 +71,7 @@ def _owner_facts(block: BlockStore, repository: pb.Repository) -> str:
     try:
         block.head(Namespace.parse(repository.storage_namespace).address(OWNER_PATH))
     except Exception as error:  # noqa: BLE001 - reported
-        return f"FAILED: {_told(error)}"
+        return f"FAILED: {_error_text(error)}"
     return "ok"
 
 
@@ -86,7 +86,7 @@ def gc_facts(block: BlockStore, repositories: dict[str, pb.Repository]) -> dict[
         except ObjectNotFound:
             facts[name] = "never ran"
         except Exception as error:  # noqa: BLE001 - reported
-            facts[name] = f"FAILED: {_told(error)}"
+            facts[name] = f"FAILED: {_error_text(error)}"
     return facts
 
 
@@ -109,7 +109,7 @@ def _server_ahead_seconds(settings: ServerSettings, runtime: Runtime) -> float |
         date = error.headers["Date"]
         error.close()
     except OSError as error:
-        return f"no server responds: {_told(error)}"
+        return f"no server responds: {_error_text(error)}"
     return round(parsedate_to_datetime(date).timestamp() - runtime.now(), 1)
 
 
@@ -119,15 +119,15 @@ def log_facts(file: Path) -> list[object]:
         size = log.seek(0, 2)
         log.seek(max(0, size - LOG_BYTES))
         lines = log.read().decode(errors="replace").splitlines()
-    return list(deque(_loud(lines), LOG_LINES))
+    return list(deque(_warnings(lines), LOG_LINES))
 
 
-def _loud(lines: list[str]) -> Iterator[object]:
+def _warnings(lines: list[str]) -> Iterator[object]:
     for line in lines:
         try:
-            said = json.loads(line)
-            if str(said["level"]).lower() in _LOUD:
-                yield said
+            record = json.loads(line)
+            if str(record["level"]).lower() in _LOUD:
+                yield record
         except (ValueError, KeyError, TypeError, RecursionError):
             if _LOUD_TEXT.search(line[:200]):
                 yield line
@@ -147,5 +147,5 @@ def _spread(values: list[float]) -> dict[str, float]:
     }
 
 
-def _told(error: Exception) -> str:
+def _error_text(error: Exception) -> str:
     return f"{type(error).__name__}: {error}"

@@ -20,7 +20,7 @@ from lakebed.base.errors import LakebedError, quoted
 from lakebed.base.runtime import to_datetime
 from lakebed.engine import keys as engine_keys
 from lakebed.engine.records_pb2 import Emptied, ProposedEntry, StagedEntry
-from lakebed.engine.staging.cells import MARK, parse_proposed
+from lakebed.engine.staging.cells import PROPOSAL_PREFIX, parse_proposed
 from lakebed.kv import CorruptRecord, Item, Store
 from lakebed.kv.halt import HALT_KEY
 from lakebed.kv.records import RecordKind
@@ -135,7 +135,7 @@ def decode(partition: bytes, item: Item) -> Message | None:
         return None
     message: Message
     try:
-        if message_type is StagedEntry and item.value.startswith(MARK):
+        if message_type is StagedEntry and item.value.startswith(PROPOSAL_PREFIX):
             message_type = ProposedEntry
             message = parse_proposed(item.key, item.value)
         else:

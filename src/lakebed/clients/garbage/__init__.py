@@ -26,7 +26,7 @@ def run(
     storage: "BlockSettings | None" = None,
     options: "CollectorOptions | None" = None,
     master: str | None = None,
-    say: Callable[[str], None] = lambda _line: None,
+    print_line: Callable[[str], None] = lambda _line: None,
 ) -> "RunSummary":
     """Run a garbage collection.
 
@@ -40,7 +40,7 @@ def run(
         options: Options of the run; see `job.CollectorOptions`.
         master: URL of the Spark master; None means the one of ``spark-submit``, or this machine,
             where Spark is optional.
-        say: Called with a line for each step.
+        print_line: Called with a line for each step.
 
     Raises:
         GCError: The run was aborted; see `errors`.
@@ -60,13 +60,17 @@ def run(
     server = GarbageServer(settings, repository)
     try:
         opened = open_storage(server, storage)
-        job = CollectorJob(_executor(opened, master, say), server, opened, say=say)
+        job = CollectorJob(
+            _executor(opened, master, print_line), server, opened, print_line=print_line
+        )
         return job.run(options or CollectorOptions())
     finally:
         server.close()
 
 
-def _executor(storage: "Storage", master: str | None, say: Callable[[str], None]) -> "Executor":
+def _executor(
+    storage: "Storage", master: str | None, print_line: Callable[[str], None]
+) -> "Executor":
     """Return an executor on Spark, or in this process if PySpark is not installed."""
     from lakebed.base.errors import MissingExtraError  # executors import this package
 
@@ -83,5 +87,5 @@ def _executor(storage: "Storage", master: str | None, say: Callable[[str], None]
     from lakebed.base.runtime import ThreadRuntime
     from lakebed.reclaim.collector.on_arrow import ArrowExecutor
 
-    say("PySpark not found; running in-process.")
+    print_line("PySpark not found; running in-process.")
     return ArrowExecutor(storage, ThreadRuntime())

@@ -46,11 +46,11 @@ class GarbageServer:
         """Return the storage namespace of the repository."""
         return self._client.repositories.get(self._repository).storage_namespace
 
-    def mark(self) -> tuple[GCMarker, Path | None]:
-        """Start a run: return its mark, and the directory of a storage local to the server."""
-        made = self._garbage.mark(self._repository)
-        mark = GCMarker(made.storage_namespace, made.unique_id, made.nonce, made.versions)
-        return mark, None if made.local_root is None else Path(made.local_root)
+    def write_marker(self) -> tuple[GCMarker, Path | None]:
+        """Start a run: return its marker, and the directory of a storage local to the server."""
+        made = self._garbage.write_marker(self._repository)
+        marker = GCMarker(made.storage_namespace, made.unique_id, made.nonce, made.versions)
+        return marker, None if made.local_root is None else Path(made.local_root)
 
     def metarange(self, ref: str) -> str:
         """Return the metarange id of the commit at a ref."""

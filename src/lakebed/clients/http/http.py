@@ -330,20 +330,20 @@ def _refusal(response: httpx.Response, endpoint: str) -> Refused:
     """Build the error for a response; `endpoint` is empty for presigned URLs."""
     advice = ""
     try:
-        said = msgspec.json.decode(response.content, type=ErrorBody)
+        body = msgspec.json.decode(response.content, type=ErrorBody)
     except (msgspec.DecodeError, UnicodeDecodeError):
-        said = ErrorBody()
+        body = ErrorBody()
         if endpoint and response.is_client_error and response.content:
             advice = f", but not by a lakeFS server: check the endpoint {endpoint}"
     # Lakebed's `detail` says more than lakeFS's `message`.
-    message = said.detail or said.message
+    message = body.detail or body.message
     message = message or response.reason_phrase.lower() or "the server gave no reason"
-    if said.kind == "authentication_failed":
+    if body.kind == "authentication_failed":
         advice = ": check the access key id and the secret access key"
     message += advice
     # The output of a hook has several lines.
     lines = (" ".join(line.split()) for line in message.splitlines())
-    return Refused(response.status_code, "\n".join(filter(None, lines)), said)
+    return Refused(response.status_code, "\n".join(filter(None, lines)), body)
 
 
 def _reason(error: Exception) -> str:

@@ -157,8 +157,8 @@ def _parse(text: str, config_file: Path) -> Mapping[str, object]:
         content = yaml.safe_load(text)
     except Exception as error:  # noqa: BLE001 - odd values make the library fail in many ways
         # Quote the line number only: the text may be a secret.
-        mark = getattr(error, "problem_mark", None)
-        place = f" (line {mark.line + 1})" if mark else ""
+        position = getattr(error, "problem_mark", None)
+        place = f" (line {position.line + 1})" if position else ""
         raise ClientSettingsError(f"{config_file} is not YAML{place}") from None
     if content is None:
         return {}

@@ -82,17 +82,17 @@ def _masked_text(text: str) -> str:
     """Mask the query of a URL, as the URL may be presigned."""
     if not text.startswith(("http://", "https://")):
         return text
-    before, mark, _ = text.partition("?")
-    return f"{before}?{_MASK}" if mark else text
+    before, separator, _ = text.partition("?")
+    return f"{before}?{_MASK}" if separator else text
 
 
 def _masked_request(url: str) -> str:
     """Mask secrets in the query of a request, or all of a signed query."""
-    before, mark, query = url.partition("?")
+    before, separator, query = url.partition("?")
     if "sign" in query.lower():
         return _masked_text(url)
     pairs = (
         f"{name}={_MASK if _is_secret(name) else value}"
         for name, _, value in (pair.partition("=") for pair in query.split("&"))
     )
-    return f"{before}?{'&'.join(pairs)}" if mark else url
+    return f"{before}?{'&'.join(pairs)}" if separator else url

@@ -66,14 +66,14 @@ def _import(asked: argparse.Namespace) -> str:
     )
     with closing(Client(settings)) as client:
         started = Started.of(client.imports.start(branch.repository, branch.name, body))
-        run_job(settings, branch, started, options, _say)
+        run_job(settings, branch, started, options, _print_line)
         status = _wait(client, branch, started.id)
     assert status.commit is not None, "completed"
     objects, commit = status.ingested_objects, status.commit.id
     return f"Imported {objects} object(s) from {asked.source} in commit {commit}"
 
 
-def _say(line: str) -> None:
+def _print_line(line: str) -> None:
     sys.stderr.write(f"{line}\n")
 
 

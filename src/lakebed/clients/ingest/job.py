@@ -66,14 +66,14 @@ class IngestJob:
         started: Started,
         *,
         strict: bool = False,
-        say: Callable[[str], None] = lambda _line: None,
+        print_line: Callable[[str], None] = lambda _line: None,
     ) -> None:
         self._spark = spark
         self._server = server
         self._storage = storage
         self._started = started
         self._strict = strict
-        self._say = say
+        self._print_line = print_line
         self._listed = spark.sparkContext.accumulator(0)
         self._cut = spark.sparkContext.accumulator(0)
         self._step = "listing objects"
@@ -229,4 +229,4 @@ class IngestJob:
 
     def _note(self, line: str) -> None:
         _LOGGER.info("import %s: %s", self._started.id, line)
-        self._say(line)
+        self._print_line(line)

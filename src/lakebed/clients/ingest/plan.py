@@ -101,17 +101,17 @@ def _folders(block: BlockStore, namespace: Namespace, wanted: int) -> list[str]:
     level = [namespace]
     found: list[str] = []
     for _ in range(_DEPTH):
-        below = _thinned(
+        below = _sampled(
             str(folder.folder(name)) for folder in level for name in block.list_folders(folder)
         )
         found = sorted({*found, *below})
         if len(found) >= wanted or not below:
             break
         level = [Namespace.parse(each) for each in below]
-    return list(_thinned(found))
+    return list(_sampled(found))
 
 
-def _thinned(addresses: Iterable[str]) -> list[str]:
+def _sampled(addresses: Iterable[str]) -> list[str]:
     """Sample the addresses evenly in bounded memory if too many."""
     kept: list[str] = []
     step = 1

@@ -39,7 +39,7 @@ def run_job(
     branch: ImportBranch,
     started: Started,
     options: JobOptions,
-    say: Callable[[str], None],
+    print_line: Callable[[str], None],
 ) -> None:
     """Build the metarange of an import on Spark, and report it to the server.
 
@@ -51,7 +51,7 @@ def run_job(
     with closing(Client(settings, retry_policy=OUTLAST_RESTARTS)) as client:
         server = ImportReporter(client, branch, started)
         try:
-            storage = find_storage(started.mark, started.local_root, options.storage)
+            storage = find_storage(started.marker, started.local_root, options.storage)
         except LakebedError as error:
             server.report(ImportReport(paths=server.paths, error=str(error)))
             raise
@@ -59,4 +59,6 @@ def run_job(
         starting = ImportReport(paths=server.paths, current_prefix="starting Spark")
         with heartbeats(server, lambda: starting, _LOGGER.info):
             spark = new_session(options.master, name=f"lakebed import {started.id}")
-        IngestJob(spark, server, storage, started, strict=options.strict, say=say).run()
+        IngestJob(
+            spark, server, storage, started, strict=options.strict, print_line=print_line
+        ).run()

@@ -17,7 +17,7 @@ class Started:
     """An import that the server has begun."""
 
     id: str
-    mark: GCMarker
+    marker: GCMarker
     local_root: Path | None
     """Directory of a storage local to the server."""
     sources: tuple[IngestSource, ...]
@@ -30,10 +30,10 @@ class Started:
         if answer.spark is None:
             raise UnexpectedAnswer("the server is too old for imports on Spark: upgrade it")
         spark = answer.spark
-        mark, root = spark.mark, spark.mark.local_root
+        marker, root = spark.mark, spark.mark.local_root
         return cls(
             id=answer.id,
-            mark=GCMarker(mark.storage_namespace, mark.unique_id, mark.nonce),
+            marker=GCMarker(marker.storage_namespace, marker.unique_id, marker.nonce),
             local_root=None if root is None else Path(root),
             sources=tuple(
                 IngestSource(each.place, each.is_prefix, each.destination.encode())
@@ -69,7 +69,9 @@ class ImportReporter:
         ]
         """The import's sources, repeated in each report."""
 
-    def report(self, said: ImportReport) -> ImportStatus:
+    def report(self, progress: ImportReport) -> ImportStatus:
         """Report the progress; return the status of the import."""
         query = ImportQuery(id=self._id)
-        return self._client.imports.report(self._branch.repository, self._branch.name, query, said)
+        return self._client.imports.report(
+            self._branch.repository, self._branch.name, query, progress
+        )

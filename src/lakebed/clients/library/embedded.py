@@ -227,7 +227,7 @@ class EmbeddedBackend:
     def get_commit(self, repository: str, ref: str) -> Commit:
         with self._work():
             return commit_value(
-                *self._catalog.refs.get_judged_commit(RepositoryID(repository), ref)
+                *self._catalog.refs.get_commit_and_refusal(RepositoryID(repository), ref)
             )
 
     def log(self, repository: str, ref: str) -> Iterator[Commit]:
@@ -245,7 +245,7 @@ class EmbeddedBackend:
 
     def diff(self, repository: str, left: str, right: str, prefix: str) -> Iterator[Change]:
         between = self._catalog.diff.list_between
-        page = partial(between, RepositoryID(repository), left, right, since_parting=True)
+        page = partial(between, RepositoryID(repository), left, right, since_merge_base=True)
         return map(change_value, self._pages(page, prefix))
 
     def uncommitted(self, repository: str, branch: str, prefix: str) -> Iterator[Change]:

@@ -33,7 +33,7 @@ def adopt(engine: Engine, name: str, namespace: Namespace | None = None) -> Adop
     repository = engine.repositories.get(RepositoryID(name))
     found = _namespace_of(repository, namespace)
     for other in engine.repositories.list():
-        if other.id != repository.id and _moved_from_there(other, repository, found):
+        if other.id != repository.id and _is_moved_repository(other, repository, found):
             raise CannotAdopt(
                 name,
                 f"repository {other.id} was migrated from {found} too, and would lose its objects;"
@@ -86,15 +86,15 @@ def _namespace_of(repository: Repository, given: Namespace | None) -> Namespace:
     return Namespace.parse(noted) if noted is not None else given or repository.namespace
 
 
-def _moved_from_there(other: Repository, repository: Repository, namespace: Namespace) -> bool:
+def _is_moved_repository(other: Repository, repository: Repository, namespace: Namespace) -> bool:
     noted, moved_from = (other.metadata.get(name) for name in (MOVED_NAMESPACE, MOVED_FROM))
     if moved_from is None:
         return False
     if noted is None:  # migrated by an older version: compare names
-        return _name_there(moved_from) == _name_there(repository.metadata[MOVED_FROM])
+        return _source_name(moved_from) == _source_name(repository.metadata[MOVED_FROM])
     return Namespace.parse(noted).overlaps(namespace)
 
 
-def _name_there(moved_from: str) -> str:
+def _source_name(moved_from: str) -> str:
     """Return the repository's name or namespace in lakeFS; see `Plan.moved_from`."""
     return moved_from.rpartition(" ")[2]

@@ -210,6 +210,6 @@ def intervals_of(ranges: Iterable[SourceRange]) -> list[Interval]:
     return [Interval(start, successor(last)) for start, last in merged]
 
 
-def _missing(ranges: Sequence[SourceRange], elsewhere: Sequence[SourceRange]) -> list[SourceRange]:
-    there = {each.id for each in elsewhere}
-    return [each for each in ranges if each.id not in there]
+def _missing(ranges: Sequence[SourceRange], stored: Sequence[SourceRange]) -> list[SourceRange]:
+    known = {each.id for each in stored}
+    return [each for each in ranges if each.id not in known]

@@ -76,8 +76,8 @@ class ReadCheck:
         tables = self._engine.committed(self._repository).examine(here.metarange_id)
         objects = _objects(tables)
         if sample is not None:
-            marked = ((self._runtime.random(), each) for each in objects)
-            objects = iter(each for _, each in heapq.nsmallest(sample, marked))
+            keyed = ((self._runtime.random(), each) for each in objects)
+            objects = iter(each for _, each in heapq.nsmallest(sample, keyed))
         new: list[_Object] = []
         for each in objects:
             if each.address not in self._seen:

@@ -418,12 +418,12 @@ class WorkingCopy:
 
     def _send_all(self, branch: str) -> tuple[int, int]:
         """Bring a branch to the content of the directory; count uploads and removals."""
-        gone: list[str] = []
+        removed: list[str] = []
 
         def to_send() -> Iterator[tuple[str, RemoteFile | None]]:
             for path, item, file in self._local_changes(branch):
                 if file is None:
-                    gone.append(path)
+                    removed.append(path)
                 else:
                     yield path, item
 
@@ -442,8 +442,8 @@ class WorkingCopy:
         changed = (file for _, _, file in self._local_changes(branch))
         self._transfers.expect(file.size for file in changed if file is not None)
         sent = self._transfer(to_send(), send)
-        self._remote.remove(branch, gone)
-        return sent, len(gone)
+        self._remote.remove(branch, removed)
+        return sent, len(removed)
 
     # Both
 

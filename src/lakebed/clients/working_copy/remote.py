@@ -255,5 +255,5 @@ def _tolerating(reason: int | str) -> Iterator[None]:
 
 def _is_data(path: str, size: object) -> bool:
     """Whether a key is neither a directory marker nor a macOS metadata file."""
-    is_mark = (not path or path.endswith("/")) and not size
-    return not is_mark and path.rpartition("/")[2] != ".DS_Store"
+    is_folder_marker = (not path or path.endswith("/")) and not size
+    return not is_folder_marker and path.rpartition("/")[2] != ".DS_Store"

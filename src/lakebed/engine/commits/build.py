@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from lakebed.base.runtime import Runtime
 from lakebed.engine.committed import ChangeCounts, CommittedFor, Strategy
 from lakebed.engine.metrics import BUILD_SECONDS
-from lakebed.engine.model import Home, StagingToken
+from lakebed.engine.model import FilesRoot, StagingToken
 from lakebed.engine.settings import EngineSettings
 from lakebed.engine.staging.cells import Cells
 from lakebed.engine.staging.columns import ROWS_MIN
@@ -29,7 +29,7 @@ from lakebed.kv import Store
 class BuildRequest:
     """Input of a build: tokens to apply to a metarange."""
 
-    home: Home
+    files_root: FilesRoot
     base: MetaRangeID
     tokens: tuple[StagingToken, ...]
     """Newest first."""
@@ -53,7 +53,7 @@ Build = Callable[[BuildRequest], Built]
 class MergeBuildRequest:
     """The three metaranges of `Committed.merge`."""
 
-    home: Home
+    files_root: FilesRoot
     base: MetaRangeID
     source: MetaRangeID
     destination: MetaRangeID
@@ -77,8 +77,8 @@ class Forecast:
     error of a few writes does no harm.
     """
 
-    def __init__(self, foreseen: Callable[[], None] | None, *, large_keys: int) -> None:
-        self._foreseen = foreseen
+    def __init__(self, on_forecast: Callable[[], None] | None, *, large_keys: int) -> None:
+        self._on_forecast = on_forecast
         self._large_keys = large_keys
         self._writes = 0
 
@@ -86,8 +86,8 @@ class Forecast:
         self._writes += 1
         if self._writes >= self._large_keys:
             self._writes = 0
-            if self._foreseen is not None:
-                self._foreseen()
+            if self._on_forecast is not None:
+                self._on_forecast()
 
     def count_commit(self) -> None:
         self._writes = 0
@@ -126,7 +126,7 @@ class Builds:
             begun, where = self._runtime.monotonic(), "process"
             built = self._large(request)
         else:
-            where, committed = "here", self._committed_in(request.home)
+            where, committed = "here", self._committed_in(request.files_root)
             first = changes.begin(ROWS_MIN)
             if 0 < len(first) < ROWS_MIN:
                 applied = committed.edit(request.base, [staged_edits(first)])
@@ -138,7 +138,7 @@ class Builds:
 
     def merge(self, request: MergeBuildRequest) -> MetaRangeID:
         """Merge metaranges; return when files are durable. Raises as `Committed.merge`."""
-        committed = self._committed_in(request.home)
+        committed = self._committed_in(request.files_root)
         large = self._large_merge
         rows = self._settings.large_merge_rows
         if large is not None and committed.is_long_merge(*request.three, long_rows=rows):

@@ -55,7 +55,7 @@ from lakebed.engine.commits.build import BuildRequest, Builds, Built
 from lakebed.engine.commits.publish import Publisher
 from lakebed.engine.commits.requests import LEFTOVERS, CommitProposals, CommitRequest, CommitResult
 from lakebed.engine.errors import BranchNotFound, CommitExpired, NoChanges, Refused, TooManyTries
-from lakebed.engine.expiry_marks import EXPIRED, Marks
+from lakebed.engine.expiry_marks import EXPIRED, ExpiryMarks
 from lakebed.engine.hooks import Hooks, Preparation, Proposal
 from lakebed.engine.metrics import COMMIT_CHANGES, COMMIT_SECONDS, REBUILDS, measure_outcome
 from lakebed.engine.model import Branch, BranchID, Commit, CommitID, Repository, StagingToken
@@ -96,7 +96,7 @@ class Committer:
         runtime: Runtime,
         *,
         hooks: Hooks,
-        marks: Marks,
+        marks: ExpiryMarks,
         refusals: Refusals,
         settings: EngineSettings,
     ) -> None:
@@ -221,7 +221,7 @@ class Committer:
     ) -> _Build:
         head = self._commits.get(repository, branch.commit_id)
         scanned_at = self._runtime.monotonic()
-        request = BuildRequest(repository.home, head.metarange_id, tokens)
+        request = BuildRequest(repository.files_root, head.metarange_id, tokens)
         return _Build(head, tokens, self._builds.apply(request), scanned_at)
 
     # Steps shared by all operations

@@ -33,7 +33,7 @@ from lakebed.engine.errors import (
     ParentNumberMissing,
     TooManyTries,
 )
-from lakebed.engine.expiry_marks import EXPIRED, Marks
+from lakebed.engine.expiry_marks import EXPIRED, ExpiryMarks
 from lakebed.engine.metrics import MERGE_SECONDS, measure_outcome
 from lakebed.engine.model import Branch, BranchID, Commit, CommitID, Repository
 from lakebed.engine.refs.ancestry import MergeBases
@@ -75,7 +75,7 @@ class Merger:
         builds: Builds,
         runtime: Runtime,
         *,
-        marks: Marks,
+        marks: ExpiryMarks,
         settings: EngineSettings,
     ) -> None:
         self._marks = marks
@@ -211,7 +211,7 @@ class Merger:
             MissingFile: Its file, or the file of a range, is not in the storage.
         """
         source = self._find_holder(repository, metarange_id)
-        self._committed_in(repository.home).check_stored(metarange_id)
+        self._committed_in(repository.files_root).check_stored(metarange_id)
         with measure_outcome(MERGE_SECONDS, self._runtime, "commit"):
             proposals = CommitProposals.begin(repository, "commit", request)
             attempt = _Attempt(proposals, self._branches.get(repository, branch))
@@ -267,7 +267,7 @@ class Merger:
         current = self._branches.get(repository, branch)
         if current.unique_id != branch_unique_id:
             raise BranchNotFound(branch)
-        committed = self._committed_in(repository.home)
+        committed = self._committed_in(repository.files_root)
         with measure_outcome(MERGE_SECONDS, self._runtime, "import"):
             proposals = CommitProposals.begin(repository, "import", request)
             attempt = _Attempt(proposals, current, note)
@@ -335,7 +335,7 @@ class Merger:
             return theirs  # only the source has changed: nothing to read or build
         if theirs in {before, ours}:
             return ours
-        request = MergeBuildRequest(repository.home, before, theirs, ours, strategy)
+        request = MergeBuildRequest(repository.files_root, before, theirs, ours, strategy)
         return self._builds.merge(request)
 
     def _parent(self, repository: Repository, commit: Commit, number: int | None) -> Commit:

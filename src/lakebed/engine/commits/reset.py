@@ -19,12 +19,12 @@ from lakebed.base.runtime import Runtime
 from lakebed.engine.commits.publish import Publisher
 from lakebed.engine.commits.uncommitted import UncommittedChanges
 from lakebed.engine.errors import BranchNotFound, TooManyTries
-from lakebed.engine.expiry_marks import Marks
+from lakebed.engine.expiry_marks import ExpiryMarks
 from lakebed.engine.keys import EMPTIED, STAGED_PREFIX
 from lakebed.engine.model import Branch, BranchID, Commit, Repository, new_staging_token
 from lakebed.engine.refs.branches import Branches
 from lakebed.engine.settings import EngineSettings
-from lakebed.engine.staging import empty_runs
+from lakebed.engine.staging import skip_index
 from lakebed.engine.staging.cells import TOMBSTONE, Cells, encode, newest, path_of
 from lakebed.engine.staging.reader import Reader
 from lakebed.engine.staging.scan import StagedChanges
@@ -53,7 +53,7 @@ class Resetter:
         publisher: Publisher,
         uncommitted: UncommittedChanges,
         reader: Reader,
-        marks: Marks,
+        marks: ExpiryMarks,
         runtime: Runtime,
         settings: EngineSettings,
     ) -> None:
@@ -178,13 +178,13 @@ class Resetter:
     def _unchanged(self, repository: Repository, before: Branch, keys: list[bytes]) -> bool:
         """Whether a branch is unchanged after keys were restored.
 
-        Also takes keys that became visible out of the skip index of listings (`empty_runs`).
+        Also takes keys that became visible out of the skip index of listings (`skip_index`).
         """
         token = before.staging_token
         with applied_before(any_step=True):
             places = [(token.encode(), EMPTIED)]
             after, (note,) = self._branches.get_with(repository, before.id, places)
-            empty_runs.fill(self._store, token, keys, note)
+            skip_index.fill(self._store, token, keys, note)
         if after.unique_id != before.unique_id:
             raise BranchNotFound(before.id)
         return after.version == before.version

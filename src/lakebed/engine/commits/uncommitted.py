@@ -69,7 +69,7 @@ class UncommittedChanges:
             if pending and not is_full:
                 current = self._publisher.seal(repository, current)
                 pending = False
-            if current.sealed_tokens and self._changes_something(repository, current):
+            if current.sealed_tokens and self._has_effect(repository, current):
                 raise DirtyBranch(branch.id)
             if not pending:
                 return current
@@ -100,7 +100,7 @@ class UncommittedChanges:
         staged = StagedChanges(Cells.of(self._store, branch)).pairs()
         pair = next(staged, None)
         conflicts = []
-        for table in self._committed_in(repository.home).diff(before, after):
+        for table in self._committed_in(repository.files_root).diff(before, after):
             columns = (table.column(name).to_pylist() for name in ("key", "change", "identity"))
             for key, change, identity in zip(*columns, strict=True):
                 while pair is not None and path_of(pair[0]) < key:
@@ -123,7 +123,7 @@ class UncommittedChanges:
         token = branch.staging_token.encode()
         return next(self._store.scan(token, STAGED_PREFIX, limit=1), None) is not None
 
-    def _changes_something(self, repository: Repository, branch: Branch) -> bool:
+    def _has_effect(self, repository: Repository, branch: Branch) -> bool:
         """Whether the sealed tokens change the head; cheap if one of their first keys does."""
         sealed = Cells(self._store, branch.sealed_tokens)
         for name, value in StagedChanges(sealed).begin(_PEEK):
@@ -133,6 +133,6 @@ class UncommittedChanges:
             if (staged and staged.identity) != (committed and committed.identity):
                 return True
         head = self._commits.get(repository, branch.commit_id)
-        committed_entries = self._committed_in(repository.home)
+        committed_entries = self._committed_in(repository.files_root)
         applied = committed_entries.apply(head.metarange_id, StagedChanges(sealed).tables())
         return bool(applied.summary)

@@ -50,12 +50,12 @@ def change_windows(batches: Iterable[Batch]) -> Iterator[Edits]:
     """
     before = b""
     for table in regroup(batches):
-        keys, gone = _keys_and_tombstones(table)
+        keys, removed = _keys_and_tombstones(table)
         check_rising(keys, before)
         before = keys[-1].as_py()
         # Most windows have no tombstone: avoid a copy.
-        puts = table.filter(pc.invert(gone)) if gone.true_count else table
-        yield Edits(conform_entries(puts), keys.filter(gone))
+        puts = table.filter(pc.invert(removed)) if removed.true_count else table
+        yield Edits(conform_entries(puts), keys.filter(removed))
 
 
 def _keys_and_tombstones(table: pa.Table) -> tuple[pa.Array, pa.Array]:

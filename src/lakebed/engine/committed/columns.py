@@ -299,8 +299,8 @@ def changed_rows(base: pa.Table, edits: Edits) -> pa.Table:
         return _added_rows(edits.puts)
     base_keys = one_array(base, "key")
     found = pc.index_in(one_array(edits.puts, "key"), value_set=base_keys)
-    gone = base.take(pc.index_in(edits.removals, value_set=base_keys).drop_null())
-    return _in_order(_put_rows(edits.puts, base, found), _removed_rows(gone))
+    removed = base.take(pc.index_in(edits.removals, value_set=base_keys).drop_null())
+    return _in_order(_put_rows(edits.puts, base, found), _removed_rows(removed))
 
 
 def differ_at(keys: pa.Array, one: pa.Table, other: pa.Table) -> pa.Array:
@@ -392,9 +392,9 @@ def _split_many(
         return _edits(delta), NO_EDITS, _NO_CONFLICTS  # most sources only add new keys
     was, now = _identities(base, in_base), _identities(destination, in_destination)
     change = one_array(delta, "change")
-    gone = pc.equal(change, _int8(ChangeType.REMOVED))
+    removed = pc.equal(change, _int8(ChangeType.REMOVED))
     none = pa.scalar(None, pa.binary())
-    wanted = pc.if_else(gone, none, one_array(delta, "identity"))
+    wanted = pc.if_else(removed, none, one_array(delta, "identity"))
     agreed = _same(now, wanted)
     untouched = _same(now, was)
     contested = pc.invert(pc.or_(agreed, untouched))
@@ -417,11 +417,11 @@ def join_edits(one: Edits, other: Edits) -> Edits:
 
 
 def _edits(delta: pa.Table) -> Edits:
-    gone = pc.equal(one_array(delta, "change"), _int8(ChangeType.REMOVED))
+    removed = pc.equal(one_array(delta, "change"), _int8(ChangeType.REMOVED))
     puts = delta.select(ENTRY_SCHEMA.names)
-    if gone.true_count:
-        puts = puts.filter(pc.invert(gone))
-    return Edits(puts.combine_chunks(), one_array(delta, "key").filter(gone))
+    if removed.true_count:
+        puts = puts.filter(pc.invert(removed))
+    return Edits(puts.combine_chunks(), one_array(delta, "key").filter(removed))
 
 
 def _put_rows(now: pa.Table, before: pa.Table, found: pa.Array) -> pa.Table:
@@ -437,8 +437,10 @@ def _added_rows(new: pa.Table) -> pa.Table:
     return new.add_column(0, DIFF_SCHEMA.field(0), _repeat(ChangeType.ADDED, new.num_rows))
 
 
-def _removed_rows(gone: pa.Table) -> pa.Table:
-    return gone.add_column(0, DIFF_SCHEMA.field(0), _repeat(ChangeType.REMOVED, gone.num_rows))
+def _removed_rows(removed: pa.Table) -> pa.Table:
+    return removed.add_column(
+        0, DIFF_SCHEMA.field(0), _repeat(ChangeType.REMOVED, removed.num_rows)
+    )
 
 
 def _differ(rows: pa.Table, others: pa.Table, found: pa.Array) -> pa.Array:

@@ -24,7 +24,7 @@ from lakebed.block import Address, BlockStore, ObjectNotFound
 from lakebed.engine.committed.columns import Range
 from lakebed.engine.errors import MissingFile
 from lakebed.engine.metrics import DISK_HITS, DISK_MISSES, MEMORY_HITS, MEMORY_MISSES
-from lakebed.engine.model import Home
+from lakebed.engine.model import FilesRoot
 from lakebed.engine.settings import CacheSettings
 from lakebed.formats import (
     DamagedFile,
@@ -232,12 +232,14 @@ class NewRange:
 class Files:
     """The ranges and metaranges of one repository."""
 
-    def __init__(self, block: BlockStore, home: Home, runtime: Runtime, cache: Cache) -> None:
+    def __init__(
+        self, block: BlockStore, files_root: FilesRoot, runtime: Runtime, cache: Cache
+    ) -> None:
         self.counters = Counters()
         self._block = block
         self._runtime = runtime
-        self._namespace = home.namespace
-        self._owner = home.unique_id
+        self._namespace = files_root.namespace
+        self._owner = files_root.unique_id
         self._cache = cache
         self._lock = runtime.lock()
         # Ranges believed to be stored: a metarange that references them was read or written. Ids

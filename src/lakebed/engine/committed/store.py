@@ -28,12 +28,12 @@ from lakebed.engine.committed.replace import Interval
 from lakebed.engine.committed.replace import replace as replace_intervals
 from lakebed.engine.committed.walk import diff, distinct, map_ahead, window
 from lakebed.engine.errors import EntryNotFound
-from lakebed.engine.model import Home
+from lakebed.engine.model import FilesRoot
 from lakebed.formats import Entry, MetaRange, MetaRangeID, RangeID
 from lakebed.formats.boundaries import Breaks
 from lakebed.formats.parquet import one_array
 
-HOMES_OPEN: Final = 1024
+FILES_ROOTS_OPEN: Final = 1024
 
 
 class Committed:
@@ -51,7 +51,7 @@ class Committed:
     def __init__(
         self,
         block: BlockStore,
-        home: Home,
+        files_root: FilesRoot,
         runtime: Runtime,
         *,
         cache: Cache | None = None,
@@ -59,13 +59,13 @@ class Committed:
     ) -> None:
         """Open the committed entries of a repository, without reading or writing.
 
-        `home`: ranges and metaranges are stored below ``_lakebed/`` in its namespace. `cache`:
-        shared by all repositories of a process; by default a new memory cache. `breaks`: rules of
-        range boundaries; always the same for one repository.
+        `files_root`: ranges and metaranges are stored below ``_lakebed/`` in its namespace.
+        `cache`: shared by all repositories of a process; by default a new memory cache. `breaks`:
+        rules of range boundaries; always the same for one repository.
         """
         self._runtime = runtime
         self.breaks = breaks or Breaks()
-        self._files = Files(block, home, runtime, cache or Cache(runtime))
+        self._files = Files(block, files_root, runtime, cache or Cache(runtime))
 
     @property
     def counters(self) -> Counters:
@@ -327,7 +327,7 @@ class Committed:
         return Builder(self._files, self.breaks, self._runtime, inputs=inputs)
 
 
-CommittedFor = Callable[[Home], Committed]
+CommittedFor = Callable[[FilesRoot], Committed]
 """Opens the committed entries of a repository."""
 
 
@@ -336,4 +336,6 @@ def committed_for(block: BlockStore, runtime: Runtime, cache: Cache) -> Committe
 
     Open repositories know which of their ranges are stored, so the latest stay open.
     """
-    return lru_cache(HOMES_OPEN)(lambda home: Committed(block, home, runtime, cache=cache))
+    return lru_cache(FILES_ROOTS_OPEN)(
+        lambda files_root: Committed(block, files_root, runtime, cache=cache)
+    )

@@ -31,7 +31,7 @@ class Frontier:
     """Priority queue of commits to visit, each once, children before parents.
 
     Ancestors have smaller generations. So when a commit is popped, all its descendants in the walk
-    have been popped: it has all their marks, and is never added again. Only pending commits are in
+    have been popped: it has all their flags, and is never added again. Only pending commits are in
     memory, however long the history.
     """
 
@@ -44,24 +44,24 @@ class Frontier:
     def __bool__(self) -> bool:
         return bool(self._heap)
 
-    def add(self, commit_id: CommitID, marks: int = 0) -> Commit:
-        """Add a commit, or marks to a pending commit; return it, or raise `CommitNotFound`."""
+    def add(self, commit_id: CommitID, flags: int = 0) -> Commit:
+        """Add a commit, or flags to a pending commit; return it, or raise `CommitNotFound`."""
         waiting = self._waiting.get(commit_id)
         if waiting is None:
             commit, before = self._commits.get(self._repository, commit_id), 0
             heapq.heappush(self._heap, rank(commit))
         else:
             commit, before = waiting
-        self._waiting[commit_id] = commit, before | marks
+        self._waiting[commit_id] = commit, before | flags
         return commit
 
     def pop(self) -> tuple[Commit, int]:
         *_, commit_id = heapq.heappop(self._heap)
         return self._waiting.pop(commit_id)
 
-    def all_have(self, marks: int) -> bool:
-        """Whether every pending commit has all of these marks."""
-        return all(having & marks == marks for _, having in self._waiting.values())
+    def all_have(self, flags: int) -> bool:
+        """Whether every pending commit has all of these flags."""
+        return all(having & flags == flags for _, having in self._waiting.values())
 
 
 class _Ancestors:

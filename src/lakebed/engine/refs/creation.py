@@ -59,7 +59,7 @@ from lakebed.base.ids import UniqueID
 from lakebed.base.runtime import Runtime
 from lakebed.engine import records_pb2 as pb
 from lakebed.engine.errors import NotUnique, TooManyTries
-from lakebed.engine.expiry_marks import Marks
+from lakebed.engine.expiry_marks import ExpiryMarks
 from lakebed.engine.keys import BRANCHES, CREATING, LIVE, TAGS
 from lakebed.engine.model import CommitID, Repository
 from lakebed.kv import (
@@ -95,7 +95,7 @@ class CreationReads:
     nothing is created. Called again after interference."""
 
 
-class _Raced(Exception):
+class _ConcurrentChange(Exception):
     """A record was changed concurrently; start again."""
 
 
@@ -195,7 +195,7 @@ class _Creation(Generic[RefT, OtherT]):
         self._store = store
         self._runtime = runtime
         self._repository = repository
-        self._marks = Marks(store)
+        self._marks = ExpiryMarks(store)
         self._kind, self._other_kind = own[0], other[0]
         self._own: Records[RefT] = own[1]
         self._other: Records[OtherT] = other[1]
@@ -212,7 +212,7 @@ class _Creation(Generic[RefT, OtherT]):
                 created = self._judge(message, created, found, reads, shared=shared)
                 message.state = LIVE
                 return self._write(message, created)[0]
-            except _Raced:
+            except _ConcurrentChange:
                 predicate = self._next_predicate()
         raise TooManyTries(f"the creation of {self._kind} {self._id}", _TRIES)
 
@@ -221,14 +221,14 @@ class _Creation(Generic[RefT, OtherT]):
     ) -> tuple[Version, list[Item | None]]:
         """Steps 1 and 3: return the version of the record, and the items at `keys` after the write.
 
-        Raises `_Raced` if nothing visible to readers was written.
+        Raises `_ConcurrentChange` if nothing visible to readers was written.
         """
         version = new_version(self._runtime)
         try:
             put = self._own.put(self._name, message, predicate, version=version)
             return version, self._store.write([put], keys)
         except PredicateFailed:
-            raise _Raced from None
+            raise _ConcurrentChange from None
         except StoreUnavailable:
             raise
         except OutcomeUnknown as unknown:
@@ -238,7 +238,7 @@ class _Creation(Generic[RefT, OtherT]):
             if there == version:
                 return version, self._store.get_many(keys)
             if message.state == CREATING or there == predicate:
-                raise _Raced from None
+                raise _ConcurrentChange from None
             raise
 
     def _keys(self, message: RefT, reads: CreationReads | None) -> list[tuple[bytes, bytes]]:
@@ -293,7 +293,7 @@ class _Creation(Generic[RefT, OtherT]):
         except StoreUnavailable:
             raise
         except (PredicateFailed, OutcomeUnknown):
-            raise _Raced from None
+            raise _ConcurrentChange from None
 
     def _next_predicate(self) -> Predicate:
         """Return the predicate for the next step 1, or raise `NotUnique`."""

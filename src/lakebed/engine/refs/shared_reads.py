@@ -23,10 +23,10 @@ ValueT = TypeVar("ValueT")
 class _Batch(Generic[ValueT]):
     """Callers that share a read; the first of them reads when the current read ends."""
 
-    __slots__ = ("done", "error", "turn", "values")
+    __slots__ = ("done", "error", "is_next", "values")
 
     def __init__(self, runtime: Runtime) -> None:
-        self.turn: Event = runtime.event()
+        self.is_next: Event = runtime.event()
         self.done: Event = runtime.event()
         self.values: list[ValueT] = []
         """The value read; empty after an error, or if the first caller was interrupted."""
@@ -67,7 +67,7 @@ class SharedReads(Generic[KeyT, ValueT]):
             if batch is None:
                 return self._read(key)
             if reads:
-                batch.turn.wait()
+                batch.is_next.wait()
                 batch.read(self._read, key)
         finally:
             if reads:
@@ -88,6 +88,6 @@ class SharedReads(Generic[KeyT, ValueT]):
             following = self._under_way.pop(key)
             if following is not None:
                 self._under_way[key] = None
-                following.turn.set()
+                following.is_next.set()
         if batch is not None:
             batch.done.set()

@@ -250,7 +250,7 @@ class Repositories:
         """
 
         def populate(created: Repository) -> None:
-            metarange_id = self._committed_in(created.home).write([])
+            metarange_id = self._committed_in(created.files_root).write([])
             commit = self._commits.add(
                 created,
                 committer=committer,

@@ -112,7 +112,7 @@ def parse(key: bytes, value: bytes) -> pb.StagedEntry:
         raise CorruptRecord(f"the staged value of {quoted(key)} cannot be read: {error}") from error
 
 
-MARK: Final = b"\xff"
+PROPOSAL_PREFIX: Final = b"\xff"
 """First byte of a cell with a proposal. No message begins with this byte, so older programs refuse
 such a cell instead of reading a tombstone. All messages sort before it, the cheapest test."""
 
@@ -151,7 +151,7 @@ class Cells:
     def visible(self, token: StagingToken, rows: Iterable[Pair]) -> Iterator[Pair]:
         """Yield the cells of a token that have a value, reduced to the value."""
         for row in rows:
-            if row[1] < MARK:
+            if row[1] < PROPOSAL_PREFIX:
                 yield row
             elif (value := self._value_in(token, row)) is not None:
                 yield row[0], value
@@ -189,7 +189,7 @@ def value_of(item: Item | None) -> bytes | None:
 
 def value_in(key: bytes, cell: bytes) -> bytes | None:
     """Return the value of a cell, or None without a value; raises as `value_of`."""
-    if cell < MARK:
+    if cell < PROPOSAL_PREFIX:
         return cell
     proposed = parse_proposed(key, cell)
     return proposed.value.SerializeToString() if proposed.HasField("value") else None
@@ -197,7 +197,7 @@ def value_in(key: bytes, cell: bytes) -> bytes | None:
 
 def version_of(item: Item) -> Version:
     """Return the version of a cell's value, which a proposal beside it does not change."""
-    if item.value < MARK:
+    if item.value < PROPOSAL_PREFIX:
         return item.predicate
     return Version(parse_proposed(item.key, item.value).value_version)
 
@@ -209,7 +209,7 @@ def newest(items: Iterable[Item | None]) -> bytes | None:
 
 def has_proposal(item: Item | None) -> bool:
     """Return whether a cell has a proposal."""
-    if item is None or item.value < MARK:
+    if item is None or item.value < PROPOSAL_PREFIX:
         return False
     return parse_proposed(item.key, item.value).HasField("proposal")
 
@@ -223,7 +223,7 @@ def propose(found: Item | None, value: bytes, branch_version: Version) -> bytes:
     if found is not None and beside is not None:
         proposed.value.CopyFrom(parse(found.key, beside))
         proposed.value_version = version_of(found)
-    return MARK + proposed.SerializeToString()
+    return PROPOSAL_PREFIX + proposed.SerializeToString()
 
 
 def remove_proposal(store: Store, token: StagingToken, item: Item) -> None:
@@ -238,7 +238,7 @@ def remove_proposal(store: Store, token: StagingToken, item: Item) -> None:
         if proposed.HasField("value"):
             proposed.ClearField("proposal")
             proposed.ClearField("branch_version")
-            cell = MARK + proposed.SerializeToString()
+            cell = PROPOSAL_PREFIX + proposed.SerializeToString()
             store.set(partition, item.key, cell, item.predicate)
         else:
             store.delete(partition, item.key, item.predicate)
@@ -254,7 +254,7 @@ def all_values(rows: Iterable[Item]) -> Iterator[Pair]:
     For callers that must see every entry, visible now or later.
     """
     for key, value, _ in rows:
-        if value < MARK:
+        if value < PROPOSAL_PREFIX:
             yield key, value
             continue
         proposed = parse_proposed(key, value)
@@ -267,7 +267,7 @@ def all_values(rows: Iterable[Item]) -> Iterator[Pair]:
 def parse_proposed(key: bytes, value: bytes) -> pb.ProposedEntry:
     """Return a cell that has, or had, a proposal as a message, or raise `CorruptRecord`."""
     try:
-        proposed = pb.ProposedEntry.FromString(value[len(MARK) :])
+        proposed = pb.ProposedEntry.FromString(value[len(PROPOSAL_PREFIX) :])
     except DecodeError as error:
         raise CorruptRecord(f"the staged value of {quoted(key)} cannot be read: {error}") from error
     is_proposed = proposed.HasField("proposal")

@@ -55,7 +55,7 @@ _COUNTS: Final = np.uint64(0x0102030405060708)
 _HIGHEST_BYTE: Final = np.uint64(56)
 
 
-class _OtherForm(Exception):
+class _UnexpectedEncoding(Exception):
     """A value is not encoded as expected."""
 
 
@@ -76,14 +76,14 @@ class _Texts:
         bounds[::2] = self.starts
         bounds[1::2] = self.starts + self.lengths
         all_of_it = [None, pa.py_buffer(bounds), buffer]
-        column = pa.Array.from_buffers(type_, 2 * count - 1, all_of_it).take(_every_other(count))
+        column = pa.Array.from_buffers(type_, 2 * count - 1, all_of_it).take(_every_second(count))
         if pa.types.is_string(type_):
             column.validate(full=True)
         return column
 
 
 @lru_cache(maxsize=16)
-def _every_other(count: int) -> pa.Array:
+def _every_second(count: int) -> pa.Array:
     return pa.array(np.arange(0, 2 * count, 2))
 
 
@@ -93,7 +93,7 @@ class _Cursor:
     def __init__(self, values: Sequence[bytes]) -> None:
         joined = b"".join([*values, _PADDING])
         if len(joined) > _BYTES_MAX:
-            raise _OtherForm
+            raise _UnexpectedEncoding
         self.buffer = pa.py_buffer(joined)
         self._data = np.frombuffer(self.buffer, np.uint8)
         # The eight bytes from each place on, as numbers.
@@ -116,7 +116,7 @@ class _Cursor:
         lengths = self._read(field << 3 | _LENGTH, limits)
         starts = self.places.copy()
         if (lengths < 0).any() or (lengths > limits - starts).any():
-            raise _OtherForm
+            raise _UnexpectedEncoding
         if not enter:
             self.places = starts + lengths
         return _Texts(starts, lengths)
@@ -132,7 +132,7 @@ class _Cursor:
         values[rows], sizes = self._varints(self.places[rows] + 1)
         self.places[rows] += 1 + sizes
         if (self.places > limits).any():
-            raise _OtherForm
+            raise _UnexpectedEncoding
         return values
 
     def _varints(self, places: _Numbers) -> tuple[_Numbers | _Bytes, _Numbers | int]:
@@ -154,7 +154,7 @@ class _Cursor:
             ninth, tenth = (self._data[places[long] + at].astype(np.int64) for at in (8, 9))
             goes_on = ninth >= _ONE_BYTE
             if (tenth[goes_on] >= _ONE_BYTE).any():
-                raise _OtherForm  # the last byte is missing
+                raise _UnexpectedEncoding  # the last byte is missing
             numbers[long] |= (ninth & (_ONE_BYTE - 1)) << 56 | (tenth * goes_on) << 63
             sizes[long] = 9 + goes_on
         return numbers, sizes
@@ -171,7 +171,7 @@ def parse_columns(
     end = max(map(len, keys), default=prefix_bytes)
     try:
         return _parse(pc.binary_slice(pa.array(keys, pa.binary()), prefix_bytes, end), values)
-    except (_OtherForm, pa.ArrowInvalid):
+    except (_UnexpectedEncoding, pa.ArrowInvalid):
         return None
 
 
@@ -199,10 +199,10 @@ def _parse(keys: pa.Array, values: Sequence[bytes]) -> pa.Table:
         "tombstone": pa.array(identity.lengths == 0),
     }
     if (cursor.places != limits).any():
-        raise _OtherForm
+        raise _UnexpectedEncoding
     cursor.texts(3, ends)
     if (cursor.places != ends).any():
-        raise _OtherForm
+        raise _UnexpectedEncoding
     return pa.table([columns[field.name] for field in CHANGE_SCHEMA], schema=CHANGE_SCHEMA)
 
 
@@ -214,7 +214,7 @@ def _maps(cursor: _Cursor, limits: _Numbers) -> pa.Array:
         ends = pair.starts + pair.lengths
         key, value = cursor.texts(1, ends), cursor.texts(2, ends)
         if (cursor.places != ends).any():
-            raise _OtherForm
+            raise _UnexpectedEncoding
         found.append((rows, key, value))
     bounds = np.zeros(len(limits) + 1, np.int32)
     if not found:

@@ -7,7 +7,7 @@ staging and in ranges alike.
 
 A run of tombstones costs one scan, in growing windows. Below a common prefix, some later keys are
 looked up first: unless nearly all of the prefix is deleted, an entry is found, and the scan is not
-needed. A long run is recorded, and the next listing skips it (`empty_runs`).
+needed. A long run is recorded, and the next listing skips it (`skip_index`).
 """
 
 from bisect import bisect_left
@@ -25,8 +25,8 @@ from lakebed.engine.committed.columns import Edits, SortedKeys, changed_rows, pr
 from lakebed.engine.committed.listing import Block, TableBlock, diff_page, entry_page
 from lakebed.engine.keys import STAGED_PREFIX
 from lakebed.engine.staging.cells import TOMBSTONE, Cells, newest
-from lakebed.engine.staging.empty_runs import EmptyRunNotes, EmptyRunSearch, KeyRange
 from lakebed.engine.staging.scan import StagedChanges, entry_rows
+from lakebed.engine.staging.skip_index import KeyRange, SkipIndex, SkipIndexSearch
 from lakebed.formats import ENTRY_SCHEMA, Entry, MetaRangeID, entries_table
 from lakebed.formats.parquet import one_array
 from lakebed.kv import Pair
@@ -39,7 +39,7 @@ _CUT: Final = len(STAGED_PREFIX)
 
 
 @dataclass(frozen=True, slots=True)
-class Noting:
+class SkipIndexOptions:
     """Time of a listing, and threshold of its notes."""
 
     now_us: int
@@ -53,15 +53,15 @@ def list_entries(
     metarange_id: MetaRangeID,
     query: EntryQuery,
     *,
-    noting: Noting,
+    options: SkipIndexOptions,
 ) -> EntryPage[Entry]:
     """Return a page of the entries of a metarange with staged cells applied."""
     staged = _StagedWindows(cells, query)
     start = query.first_key()
     if start is not None and staged.is_empty_from(start):
         return committed.list(metarange_id, query)
-    notes = EmptyRunNotes(cells.store, cells.tokens, metarange_id, now_us=noting.now_us)
-    runs = _EmptyRuns(notes, query, noting.tombstones_min)
+    notes = SkipIndex(cells.store, cells.tokens, metarange_id, now_us=options.now_us)
+    runs = _EmptyRuns(notes, query, options.tombstones_min)
     return entry_page(_MergedWindows(cells, committed, metarange_id, query, staged, runs), query)
 
 
@@ -142,21 +142,21 @@ class _StagedWindows:
 class _EmptyRuns:
     """Runs of deleted keys: known from notes, or to be recorded."""
 
-    def __init__(self, notes: EmptyRunNotes, query: EntryQuery, noted_min: int) -> None:
+    def __init__(self, notes: SkipIndex, query: EntryQuery, noted_min: int) -> None:
         self._notes = notes
         self._query = query
         self._noted_min = noted_min
         self._known: list[KeyRange] | None = None
         self._begin: bytes | None = None
         self._hidden = 0
-        self._search: EmptyRunSearch | None = None
+        self._search: SkipIndexSearch | None = None
         self._seen_to = b""
 
     def jump(self, place: bytes) -> bytes | None:
         """Return the end of the known empty range that contains a key, or the key itself."""
         if self._known is None:
             # Only after an empty window: most listings never need the notes.
-            self._known = self._notes.stretches()
+            self._known = self._notes.key_ranges()
         for key_range in self._known:
             if place in key_range:
                 return key_range.end

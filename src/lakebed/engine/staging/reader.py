@@ -21,7 +21,7 @@ from lakebed.engine.refs.commits import Commits
 from lakebed.engine.refs.resolve import View
 from lakebed.engine.settings import EngineSettings
 from lakebed.engine.staging.cells import Cells, decode, has_proposal, newest
-from lakebed.engine.staging.listing import Noting, list_changes, list_entries
+from lakebed.engine.staging.listing import SkipIndexOptions, list_changes, list_entries
 from lakebed.formats import Entry, MetaRangeID
 from lakebed.kv import Item, Store
 
@@ -80,9 +80,9 @@ class Reader:
         committed, metarange_id = self._committed_of(found)
         if found.view is View.COMMITTED:
             return committed.list(metarange_id, query)
-        noting = Noting(now_us(self._runtime), self._noted_min)
+        options = SkipIndexOptions(now_us(self._runtime), self._noted_min)
         cells = Cells.of(self._store, found.branch)
-        return list_entries(cells, committed, metarange_id, query, noting=noting)
+        return list_entries(cells, committed, metarange_id, query, options=options)
 
     @traced("engine.list_changes")
     def list_changes(
@@ -110,7 +110,7 @@ class Reader:
 
     def _committed_of(self, found: Reading) -> tuple[Committed, MetaRangeID]:
         commit = self._commits.get(found.repository, found.commit_id)
-        return self._committed_in(found.repository.home), commit.metarange_id
+        return self._committed_in(found.repository.files_root), commit.metarange_id
 
     def _in_time(
         self, begin: Callable[ParamT, Reading], *args: ParamT.args, **kwargs: ParamT.kwargs
@@ -145,7 +145,7 @@ class Reader:
     def committed(self, repository: Repository, commit_id: CommitID, key: bytes) -> Entry | None:
         commit = self._commits.get(repository, commit_id)
         try:
-            committed = self._committed_in(repository.home)
+            committed = self._committed_in(repository.files_root)
             return committed.get(commit.metarange_id, key)
         except EntryNotFound:
             return None

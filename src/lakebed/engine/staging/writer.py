@@ -6,7 +6,7 @@ so finds the write. If not, a committer may have scanned the old token before th
 write again, under the token of the record just read. The write under the old token stays: deleting
 it could delete another writer's acknowledged write.
 
-Before a put is acknowledged, its key is cut out of the skip index of listings (`empty_runs`). A
+Before a put is acknowledged, its key is cut out of the skip index of listings (`skip_index`). A
 plain write replaces a proposal in its cell.
 
 **Conditional write.** Propose, check, confirm. Only the third step makes anything visible, so a
@@ -19,7 +19,7 @@ refused conditional write was never visible, and is in no commit.
    compare-and-swap on the cell.
 3. Read the branch again. If the version is not v, remove the proposal and start again: a new head
    alone, under the same tokens, can change the answer. Check everything else that may refuse the
-   write (repository, rules, `is_fresh`).
+   write (repository, rules, `is_recent`).
 4. Confirm: write the value by compare-and-swap on the proposal. If this fails, the proposal was
    removed or overwritten: nothing was visible, start again. If the reply is lost, the cell tells:
    the proposal is there, confirm again; the value is there, done; anything else, unknown.
@@ -34,7 +34,7 @@ A failure or death after step 2 leaves a proposal that does no harm. `design/000
 
 **Recently uploaded objects.** Garbage collection spares recent objects, since their uploaders may
 be about to stage them. So a writer must not acknowledge if it took so long that its object is no
-longer recent: a collection may have searched for the entry before it was written. `is_fresh` tests
+longer recent: a collection may have searched for the entry before it was written. `is_recent` tests
 this, after the second read of the branch.
 
 **Late refusals.** With the branch, the second read of a put returns the repository and its
@@ -87,7 +87,7 @@ from lakebed.engine.model import Branch, StagingToken
 from lakebed.engine.reading import REFUSALS, Reading, Readings
 from lakebed.engine.refs.branches import Branches
 from lakebed.engine.settings import EngineSettings
-from lakebed.engine.staging import empty_runs
+from lakebed.engine.staging import skip_index
 from lakebed.engine.staging.cells import (
     TOMBSTONE,
     decode,
@@ -127,7 +127,7 @@ _QUICK_TRIES: Final = 3
 Condition = Callable[[Entry | None], bool]
 """Whether to write, given the current entry, or None."""
 
-IsFresh = Callable[[], bool]
+IsRecent = Callable[[], bool]
 """Whether the object of an entry is still recent enough to be staged."""
 
 _SecondRead = tuple[()] | tuple[Sequence[Item | None], float]
@@ -235,10 +235,10 @@ class Writer:
         self._tries = settings.tries_max
 
     @traced("engine.put")
-    def put(self, known: Reading, entry: Entry, is_fresh: IsFresh | None = None) -> None:
+    def put(self, known: Reading, entry: Entry, is_recent: IsRecent | None = None) -> None:
         """Stage an entry: reads, listings and commits begun later have it or a newer one.
 
-        With `is_fresh`, only if its object is recent when the write is acknowledged.
+        With `is_recent`, only if its object is recent when the write is acknowledged.
 
         Raises:
             BranchNotFound, RepositoryNotFound, Deleting: The branch or its repository was deleted.
@@ -249,7 +249,7 @@ class Writer:
             OutcomeUnknown: The entry may be visible.
         """
         undo_log = UndoLog(self._store, self._runtime, entry)
-        _check_fresh(undo_log, is_fresh, applied=False)
+        _check_recent(undo_log, is_recent, applied=False)
         for number in range(self._tries):
             written, token = False, known.branch.staging_token
             try:
@@ -269,7 +269,7 @@ class Writer:
                 covered = undo_log.undo()
                 if not (written and token in covered and self._is_current(known, entry.key)):
                     raise
-            _check_fresh(undo_log, is_fresh, applied=True)
+            _check_recent(undo_log, is_recent, applied=True)
             if written and known.branch.staging_token == token:
                 return self._on_write()
             if not written and number >= _QUICK_TRIES:
@@ -292,12 +292,12 @@ class Writer:
             branch, (note,) = self._branches.get_with(
                 known.repository, known.branch.id, [(token.encode(), EMPTIED)]
             )
-            empty_runs.fill(self._store, token, [key], note)
+            skip_index.fill(self._store, token, [key], note)
         return branch.staging_token == token
 
     @traced("engine.put_if")
     def put_if(
-        self, known: Reading, key: bytes, entry_for: EntryFor, is_fresh: IsFresh | None = None
+        self, known: Reading, key: bytes, entry_for: EntryFor, is_recent: IsRecent | None = None
     ) -> None:
         """Stage the result of `entry_for`, given the entry at the moment of taking effect.
 
@@ -317,7 +317,7 @@ class Writer:
             entry = entry_for(found)
             return None if entry is None else encode(entry)
 
-        self._write_if(known, key, value_for, is_fresh)
+        self._write_if(known, key, value_for, is_recent)
 
     @traced("engine.delete")
     def delete(self, known: Reading, key: bytes) -> None:
@@ -354,9 +354,9 @@ class Writer:
         known: Reading,
         key: bytes,
         value_for: Callable[[Entry | None], bytes | None],
-        is_fresh: IsFresh | None,
+        is_recent: IsRecent | None,
     ) -> None:
-        if is_fresh is not None and not is_fresh():
+        if is_recent is not None and not is_recent():
             raise Stale(key)
         waited_for: Predicate | None = None
         for number in range(self._tries):
@@ -371,14 +371,19 @@ class Writer:
                 waited_for = predicate
                 self._wait(number)
                 continue
-            if self._stage(known, key, value, cell, is_fresh):
+            if self._stage(known, key, value, cell, is_recent):
                 return self._on_write()
             if number >= _QUICK_TRIES:
                 self._wait(number - _QUICK_TRIES)
         raise TooManyTries(f"the conditional write of {quoted(key)}", self._tries)
 
     def _stage(
-        self, known: Reading, key: bytes, value: bytes, found: Item | None, is_fresh: IsFresh | None
+        self,
+        known: Reading,
+        key: bytes,
+        value: bytes,
+        found: Item | None,
+        is_recent: IsRecent | None,
     ) -> bool:
         """Do steps 2 to 4 of a conditional write; return False to repeat them."""
         branch = known.branch
@@ -395,7 +400,7 @@ class Writer:
             self._withdraw(branch, proposal)
             raise
         is_same = after.version == branch.version
-        if is_same and (is_fresh is None or is_fresh()):
+        if is_same and (is_recent is None or is_recent()):
             return self._confirm(branch, proposal, value)
         self._withdraw(branch, proposal)
         if is_same:
@@ -469,7 +474,7 @@ class Writer:
         with applied_before(any_step=applied):
             after = self._readings.after_write(known, *second)
             if after.note is not None:
-                empty_runs.fill(self._store, known.branch.staging_token, keys, after.note)
+                skip_index.fill(self._store, known.branch.staging_token, keys, after.note)
         return after
 
     def _swap_and_read(
@@ -499,13 +504,13 @@ class Writer:
         return entry, cells[0]
 
 
-def _check_fresh(undo_log: UndoLog, is_fresh: IsFresh | None, *, applied: bool) -> None:
+def _check_recent(undo_log: UndoLog, is_recent: IsRecent | None, *, applied: bool) -> None:
     """Undo a write and raise `Stale` if its object is no longer recent.
 
     `applied` tells whether the write may be visible: the test itself may read the store.
     """
     with applied_before(any_step=applied):
-        stale = is_fresh is not None and not is_fresh()
+        stale = is_recent is not None and not is_recent()
     if stale:
         undo_log.undo()
         raise Stale(undo_log.entry.key)

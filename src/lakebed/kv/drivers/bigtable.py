@@ -136,11 +136,11 @@ class BigtableCells(CellDatabase):
     def close(self) -> None:
         self._connection.close()
 
-    def _rows(self, which: Mapping[str, object], limit: int) -> list[tuple[bytes, Cell]]:
+    def _rows(self, selector: Mapping[str, object], limit: int) -> list[tuple[bytes, Cell]]:
         request = {
             "table_name": self._table,
             "app_profile_id": self._profile,
-            "rows": which,
+            "rows": selector,
             "rows_limit": limit,
         }
 

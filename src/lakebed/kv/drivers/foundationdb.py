@@ -195,16 +195,16 @@ class FoundationDBStore(Store):
     ) -> Version:
         with self._lifetime.call(partition, key, value):
             check_predicate(predicate)
-            mark = version or new_version(self._runtime)
+            new = version or new_version(self._runtime)
             name = _name(partition, key)
 
             def change(transaction: Transaction) -> None:
                 if predicate is not ANY and not holds(predicate, _version(transaction, name)):
                     raise PredicateFailed(partition, key)
-                _put(transaction, partition, key, value, mark)
+                _put(transaction, partition, key, value, new)
 
             self._write(name, change)
-        return mark
+        return new
 
     def delete(self, partition: bytes, key: bytes, predicate: DeletePredicate = ANY) -> None:
         with self._lifetime.call(partition, key):

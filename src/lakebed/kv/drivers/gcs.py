@@ -170,7 +170,7 @@ def check_rules(bucket: Bucket) -> None:
     wrong = [
         "a lifecycle rule deletes objects"
         for rule in bucket.lifecycle_rules
-        if rule["action"].get("type") == "Delete" and not _spares_the_newest(rule["condition"])
+        if rule["action"].get("type") == "Delete" and not _is_noncurrent_only(rule["condition"])
     ]
     if bucket.retention_period:
         wrong.append("its retention policy prevents replacing objects")
@@ -182,7 +182,7 @@ def check_rules(bucket: Bucket) -> None:
         raise UnsafeStore(f"the bucket {bucket.name} cannot be a store: {'; '.join(wrong)}")
 
 
-def _spares_the_newest(condition: dict[str, object]) -> bool:
+def _is_noncurrent_only(condition: dict[str, object]) -> bool:
     """Return whether a lifecycle rule applies only to noncurrent versions."""
     return condition.get("isLive") is False or any(
         name in condition

@@ -77,8 +77,8 @@ class MongoDBCells(CellDatabase):
             self._prepare()
 
     def read(self, partition: bytes, key: bytes) -> Cell | None:
-        which = {_ID: row_name(partition, key).hex()}
-        found = _FAILURES.read(lambda: self._exact.find_one(which))
+        selector = {_ID: row_name(partition, key).hex()}
+        found = _FAILURES.read(lambda: self._exact.find_one(selector))
         return None if found is None else _cell(found)
 
     def swap(self, partition: bytes, key: bytes, stamp: bytes | None, new: Cell) -> Cell | None:
@@ -90,8 +90,8 @@ class MongoDBCells(CellDatabase):
             if stamp is None:
                 self._writing.insert_one(document)
                 return new
-            which = {_ID: name, _STAMP: stamp}
-            if self._writing.replace_one(which, document).matched_count:
+            selector = {_ID: name, _STAMP: stamp}
+            if self._writing.replace_one(selector, document).matched_count:
                 return new
         except DuplicateKeyError:
             pass

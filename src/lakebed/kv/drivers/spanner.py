@@ -212,7 +212,7 @@ class SpannerCells(CellDatabase):
             self._connection.write(ask)
 
     def _rows(
-        self, which: Mapping[str, object], limit: int, columns: Sequence[str]
+        self, selector: Mapping[str, object], limit: int, columns: Sequence[str]
     ) -> list[Sequence[str | None]]:
         def ask(client: SpannerClient) -> list[Sequence[str | None]]:
             request = {
@@ -220,7 +220,7 @@ class SpannerCells(CellDatabase):
                 "transaction": _STRONG,
                 "table": TABLE,
                 "columns": columns,
-                "key_set": which,
+                "key_set": selector,
                 "limit": limit,
             }
             with self._refusals():
@@ -255,8 +255,8 @@ def _prepare(admin: Connection[DatabaseAdminClient], database: str, runtime: Run
 
     def describe(client: DatabaseAdminClient) -> str | None:
         statements = client.get_database_ddl({"database": database}, **once).statements
-        start = _squeeze(f"CREATE TABLE {TABLE} (")
-        return next((each for each in statements if _squeeze(each).startswith(start)), None)
+        start = _normalize(f"CREATE TABLE {TABLE} (")
+        return next((each for each in statements if _normalize(each).startswith(start)), None)
 
     def create(client: DatabaseAdminClient) -> str:
         request = {"database": database, "statements": [CREATE_TABLE]}
@@ -285,21 +285,21 @@ def _prepare(admin: Connection[DatabaseAdminClient], database: str, runtime: Run
 
 def check_table(statement: str) -> None:
     """Reject a table whose CREATE statement is not Lakebed's, or would lose records."""
-    found = _squeeze(statement)
-    missing = [each for each in (*_COLUMNS, _KEY) if _squeeze(each) not in found]
+    found = _normalize(statement)
+    missing = [each for each in (*_COLUMNS, _KEY) if _normalize(each) not in found]
     if missing:
         raise ForeignStore(
             f"the table {TABLE} is not a Lakebed store, or of another version: it lacks"
             f" {' and '.join(missing)}"
         )
     # Without a policy tombstones are kept forever, which is harmless.
-    if _squeeze("ROW DELETION POLICY") in found and _squeeze(_POLICY) not in found:
+    if _normalize("ROW DELETION POLICY") in found and _normalize(_POLICY) not in found:
         raise UnsafeStore(
             f"the table {TABLE} may lose records: its row deletion policy must be {_POLICY}"
         )
 
 
-def _squeeze(statement: str) -> str:
+def _normalize(statement: str) -> str:
     """Normalize a statement for comparison."""
     return re.sub(r"[\s`]", "", statement).upper()
 

@@ -40,7 +40,7 @@ class Deadline:
         while (left := end - self._runtime.monotonic()) > 0:
             self._runtime.sleep(min(left, self.check()))
 
-    def sooner(self, seconds: float) -> "Deadline":
+    def within(self, seconds: float) -> "Deadline":
         """Return a deadline at most `seconds` away."""
         until = min(self._until, self._runtime.monotonic() + seconds)
         return Deadline(self._runtime, until, self._is_cancelled)

@@ -110,7 +110,7 @@ class HookGuard(Hooks):
     # Commits
 
     def prepare_commit(self, preparation: Preparation) -> bool:
-        where = _Scope(
+        scope = _Scope(
             preparation.repository,
             preparation.metarange_id,
             preparation.branch,
@@ -126,7 +126,7 @@ class HookGuard(Hooks):
                 username=current_actor().user,
             )
 
-        return bool(self._run_hooks(where, EventType.PREPARE_COMMIT, new_run))
+        return bool(self._run_hooks(scope, EventType.PREPARE_COMMIT, new_run))
 
     def before_commit(self, proposal: Proposal) -> None:
         before, _ = _EVENTS[proposal.operation]
@@ -136,7 +136,7 @@ class HookGuard(Hooks):
             source_ref = judge.id
         elif proposal.repository.strict_hooks:
             judge = proposal.commit
-        where = _Scope(
+        scope = _Scope(
             proposal.repository,
             judge.metarange_id,
             proposal.branch,
@@ -144,7 +144,7 @@ class HookGuard(Hooks):
             head=proposal.head,
         )
         run_id = self._run_hooks(
-            where, before, lambda: _run_of(proposal, source_ref), proposal.number
+            scope, before, lambda: _run_of(proposal, source_ref), proposal.number
         )
         if run_id:
             self._note(proposal.repository, proposal.commit.id, _Pending(pre_run_id=run_id))
@@ -156,7 +156,7 @@ class HookGuard(Hooks):
             self._ensure_prepared(proposal.repository, pending)
             return
         _, after = _EVENTS[proposal.operation]
-        where = _Scope(proposal.repository, proposal.commit.metarange_id, proposal.branch)
+        scope = _Scope(proposal.repository, proposal.commit.metarange_id, proposal.branch)
 
         def new_run() -> pb.Run:
             run = _run_of(proposal, proposal.commit.id)
@@ -164,7 +164,7 @@ class HookGuard(Hooks):
             run.pre_run_id = pending.pre_run_id
             return run
 
-        pending.prepare = partial(self._prepare, where, after, new_run)
+        pending.prepare = partial(self._prepare, scope, after, new_run)
         pending.post_run_id = pending.prepare()
         if pending.post_run_id is not None:
             self._note(proposal.repository, proposal.commit.id, pending)
@@ -184,23 +184,23 @@ class HookGuard(Hooks):
     ) -> None:
         run = pb.Run(source_ref=source, commit_id=commit_id, ref_unique_id=unique_id)
         pair = EventType.PRE_CREATE_BRANCH, EventType.POST_CREATE_BRANCH
-        where = self._where(repository, commit_id, branch)
-        self._run_for_creation(where, run, pair)
+        scope = self._scope_of(repository, commit_id, branch)
+        self._run_for_creation(scope, run, pair)
 
     def before_create_tag(
         self, repository: Repository, tag: TagID, commit_id: CommitID, unique_id: UniqueID
     ) -> None:
         run = pb.Run(source_ref=commit_id, commit_id=commit_id, tag=tag, ref_unique_id=unique_id)
         pair = EventType.PRE_CREATE_TAG, EventType.POST_CREATE_TAG
-        self._run_for_creation(self._where(repository, commit_id), run, pair)
+        self._run_for_creation(self._scope_of(repository, commit_id), run, pair)
 
     def before_delete_branch(
         self, repository: Repository, branch: Branch, operation: UniqueID
     ) -> None:
         run = pb.Run(source_ref=branch.commit_id, ref_unique_id=branch.unique_id)
         pair = EventType.PRE_DELETE_BRANCH, EventType.POST_DELETE_BRANCH
-        where = self._where(repository, branch.commit_id, branch.id)
-        self._run_and_prepare(where, run, pair, operation)
+        scope = self._scope_of(repository, branch.commit_id, branch.id)
+        self._run_and_prepare(scope, run, pair, operation)
 
     def before_delete_tag(self, repository: Repository, tag: Tag, operation: UniqueID) -> None:
         run = pb.Run(
@@ -210,7 +210,7 @@ class HookGuard(Hooks):
             ref_unique_id=tag.unique_id,
         )
         pair = EventType.PRE_DELETE_TAG, EventType.POST_DELETE_TAG
-        self._run_and_prepare(self._where(repository, tag.commit_id), run, pair, operation)
+        self._run_and_prepare(self._scope_of(repository, tag.commit_id), run, pair, operation)
 
     def before_try(self, repository: Repository, operation: UniqueID) -> None:
         pending = self._pending.get((repository.unique_id, operation))
@@ -233,28 +233,28 @@ class HookGuard(Hooks):
 
     # Steps
 
-    def _where(self, repository: Repository, commit_id: CommitID, branch: str = "") -> "_Scope":
+    def _scope_of(self, repository: Repository, commit_id: CommitID, branch: str = "") -> "_Scope":
         commit = self._parts.engine.commits.get(repository, commit_id)
         return _Scope(repository, commit.metarange_id, branch)
 
     def _run_for_creation(
-        self, where: "_Scope", run: pb.Run, pair: tuple[EventType, EventType]
+        self, scope: "_Scope", run: pb.Run, pair: tuple[EventType, EventType]
     ) -> None:
         # Drop the run prepared for another commit of the source.
-        self._end(where.repository, run.ref_unique_id, took_effect=False)
-        self._run_and_prepare(where, run, pair, run.ref_unique_id)
+        self._end(scope.repository, run.ref_unique_id, took_effect=False)
+        self._run_and_prepare(scope, run, pair, run.ref_unique_id)
 
     def _run_and_prepare(
-        self, where: "_Scope", run: pb.Run, pair: tuple[EventType, EventType], key: str
+        self, scope: "_Scope", run: pb.Run, pair: tuple[EventType, EventType], key: str
     ) -> None:
         """Run the hooks before an operation, and prepare the run after it."""
         run.username = current_actor().user
-        run.pre_run_id = self._run_hooks(where, pair[0], lambda: run)
-        prepare = partial(self._prepare, where, pair[1], lambda: run)
+        run.pre_run_id = self._run_hooks(scope, pair[0], lambda: run)
+        prepare = partial(self._prepare, scope, pair[1], lambda: run)
         post_run_id = prepare()
         if post_run_id is not None:
             pending = _Pending(post_run_id=post_run_id, prepare=prepare)
-            self._note(where.repository, key, pending)
+            self._note(scope.repository, key, pending)
 
     def _ensure_prepared(self, repository: Repository, pending: _Pending) -> None:
         """Ensure that the prepared run still exists, before the operation is retried."""
@@ -276,7 +276,7 @@ class HookGuard(Hooks):
         self._pending.put((repository.unique_id, key), pending)
 
     def _run_hooks(
-        self, where: "_Scope", event_type: EventType, new_run: NewRun, number: int = 1
+        self, scope: "_Scope", event_type: EventType, new_run: NewRun, number: int = 1
     ) -> str:
         """Run the hooks of an event; return the run's id, or an empty string without hooks.
 
@@ -284,11 +284,11 @@ class HookGuard(Hooks):
         action file is invalid.
         """
         if current_actor().skips_hooks:
-            return self._skip(where, event_type, new_run)
-        gates = self._gates(where, event_type)
+            return self._skip(scope, event_type, new_run)
+        gates = self._gates(scope, event_type)
         if gates and number > PROPOSALS_MAX:
             raise Refused(
-                f"branch {where.branch} changed {PROPOSALS_MAX} times while {event_type} hooks ran:"
+                f"branch {scope.branch} changed {PROPOSALS_MAX} times while {event_type} hooks ran:"
                 " retry when it is written to less"
             )
         run_id = ""
@@ -297,34 +297,34 @@ class HookGuard(Hooks):
         return run_id
 
     def _gates(
-        self, where: "_Scope", event_type: EventType
+        self, scope: "_Scope", event_type: EventType
     ) -> list[tuple["_Scope", list[ActionFile]]]:
         """Return the action files that judge an event, grouped by source."""
-        own = self._actions(where, event_type)
+        own = self._actions(scope, event_type)
         gates: list[tuple[_Scope, list[ActionFile]]] = []
-        head = where.head if where.repository.strict_hooks else None
-        if head is not None and head.metarange_id != where.metarange_id:
-            there = replace(where, metarange_id=head.metarange_id, script_ref=head.id, head=None)
+        head = scope.head if scope.repository.strict_hooks else None
+        if head is not None and head.metarange_id != scope.metarange_id:
+            there = replace(scope, metarange_id=head.metarange_id, script_ref=head.id, head=None)
             of_head = self._actions(there, event_type, advice=_REPAIR)
             if of_head:
                 equal = self._parts.reader.have_equal_scripts
-                ids = where.metarange_id, there.metarange_id
+                ids = scope.metarange_id, there.metarange_id
                 own = [
                     each
                     for each in own
-                    if each not in of_head or not equal(where.repository, each, *ids)
+                    if each not in of_head or not equal(scope.repository, each, *ids)
                 ]
                 gates.append((there, of_head))
         if own:
-            gates.append((where, own))
+            gates.append((scope, own))
         return gates
 
     def _run(
-        self, where: "_Scope", event_type: EventType, new_run: NewRun, actions: list[ActionFile]
+        self, scope: "_Scope", event_type: EventType, new_run: NewRun, actions: list[ActionFile]
     ) -> RunID:
         """Run actions before an operation; raise `Refused` if a hook failed."""
-        parts, repository = self._parts, where.repository
-        leased = parts.runs.begin(repository, where.complete(new_run(), event_type))
+        parts, repository = self._parts, scope.repository
+        leased = parts.runs.begin(repository, scope.complete(new_run(), event_type))
         try:
             with parts.while_waiting():
                 failures = parts.runner.run(repository, leased, actions)
@@ -339,41 +339,41 @@ class HookGuard(Hooks):
             raise Refused(refusal(event_type, leased.id, failures), by=by)
         return leased.id
 
-    def _skip(self, where: "_Scope", event_type: EventType, new_run: NewRun) -> str:
+    def _skip(self, scope: "_Scope", event_type: EventType, new_run: NewRun) -> str:
         """Record that an administrator skipped the hooks of an event; return the run's id."""
         if event_type is EventType.PREPARE_COMMIT:
             return ""  # the following pre-commit event is recorded
-        run = where.complete(new_run(), event_type)
-        run_id = self._parts.runs.record_skipped(where.repository, run)
+        run = scope.complete(new_run(), event_type)
+        run_id = self._parts.runs.record_skipped(scope.repository, run)
         _LOGGER.warning(
             "%s skipped the %s hooks of %s/%s: commit %s, run %s",
             run.username,
             event_type,
-            where.repository.id,
+            scope.repository.id,
             run.tag or run.branch,
             run.commit_id or "unchanged",
             run_id,
         )
         return run_id
 
-    def _prepare(self, where: "_Scope", event_type: EventType, new_run: NewRun) -> RunID | None:
-        if not self._actions(where, event_type):
+    def _prepare(self, scope: "_Scope", event_type: EventType, new_run: NewRun) -> RunID | None:
+        if not self._actions(scope, event_type):
             return None
-        return self._parts.runs.prepare(where.repository, where.complete(new_run(), event_type))
+        return self._parts.runs.prepare(scope.repository, scope.complete(new_run(), event_type))
 
     def _actions(
-        self, where: "_Scope", event_type: EventType, advice: str = ""
+        self, scope: "_Scope", event_type: EventType, advice: str = ""
     ) -> list[ActionFile]:
-        if where.repository.read_only:
+        if scope.repository.read_only:
             return []
         try:
-            actions = self._parts.reader.read(where.repository, where.metarange_id)
+            actions = self._parts.reader.read(scope.repository, scope.metarange_id)
         except InvalidAction as error:
             if current_actor().skips_hooks and (event_type.is_creation or event_type.is_deletion):
                 return []  # otherwise a ref to a commit with such a file could never be deleted
             by = f"{event_type} hooks, which cannot run: {error}"
             raise Refused(f"{event_type}: {error}{advice}", by=by) from error
-        return select(actions, event_type, where.branch) if actions else []
+        return select(actions, event_type, scope.branch) if actions else []
 
     def _end(self, repository: Repository, key: str, *, took_effect: bool) -> None:
         """Confirm or drop the prepared run of an operation."""

@@ -96,7 +96,7 @@ class Network:
 
     def resolve(self, host: str, port: int, deadline: Deadline) -> list[Address]:
         """Return the allowed addresses of a host; raise `HookFailed` if there are none."""
-        found = _look_up(host, port, deadline)
+        found = _resolve(host, port, deadline)
         allowed = [address for address in found if self.is_allowed(address)]
         if not allowed:
             # Only logged: the error would let an action file's author map an internal network.
@@ -253,7 +253,7 @@ def _read(answer: httpcore.Response) -> Response:
     return Response(answer.status, headers, bytes(body[:RESPONSE_BYTES_MAX]), is_cut)
 
 
-def _look_up(host: str, port: int, deadline: Deadline) -> list[Address]:
+def _resolve(host: str, port: int, deadline: Deadline) -> list[Address]:
     """Resolve a host in a separate thread: `getaddrinfo` has no timeout."""
     found: list[Address] = []
     problems: list[Exception] = []

@@ -108,9 +108,9 @@ class HookOutput:
     def _show(self, text: bytes) -> None:
         if self._is_cut:
             return
-        room = self._bytes_max - len(self._shown)
-        self._shown += text[:room]
-        if len(text) > room:
+        available = self._bytes_max - len(self._shown)
+        self._shown += text[:available]
+        if len(text) > available:
             self._is_cut = True
             self._shown += (
                 f"\n[truncated: the output has more than {self._bytes_max} bytes]\n".encode()

@@ -19,7 +19,7 @@ from lakebed.base.runtime import Runtime, now_us, to_datetime, to_us
 from lakebed.base.tracing import traced
 from lakebed.block import Address, BlockStore, ObjectNotFound
 from lakebed.engine.engine import Engine
-from lakebed.engine.leases import LeasedRecord, new_mark
+from lakebed.engine.leases import LeasedRecord, new_lease_token
 from lakebed.engine.model import Repository, RepositoryID
 from lakebed.formats.layout import hook_log_folder
 from lakebed.kv import ABSENT, PredicateFailed, Store
@@ -113,12 +113,12 @@ class Runs:
 
     def begin(self, repository: Repository, run: pb.Run) -> LeasedRun:
         """Record a run that begins in this process, with its lease."""
-        mark = new_mark(self._runtime)
+        token = new_lease_token(self._runtime)
         begun = copy_of(run)
-        begun.state, begun.owner, begun.attempts = pb.RUN_STATE_RUNNING, mark, 1
+        begun.state, begun.owner, begun.attempts = pb.RUN_STATE_RUNNING, token, 1
         begun.started_us = begun.updated_us = now_us(self._runtime)
         record = self._add(repository, begun)
-        return LeasedRun(self.records(repository), record, self._runtime, mark=mark)
+        return LeasedRun(self.records(repository), record, self._runtime, token=token)
 
     def record_skipped(self, repository: Repository, run: pb.Run) -> RunID:
         """Record a run whose hooks were skipped."""

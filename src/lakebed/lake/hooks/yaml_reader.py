@@ -72,8 +72,8 @@ def read_yaml(content: bytes) -> Node:
     try:
         return _Composer(yaml.parse(text, Loader=_LOADER)).document()
     except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        where = f"line {mark.line + 1}: " if mark else ""
+        position = getattr(error, "problem_mark", None)
+        where = f"line {position.line + 1}: " if position else ""
         problem = getattr(error, "problem", None) or getattr(error, "reason", None)
         raise InvalidYaml(f"{where}invalid YAML ({problem or 'unreadable'})") from None
 

@@ -356,8 +356,8 @@ class _Skipped:
             return
         entries, skipped = one_array(page.entries, "key"), page.skipped_keys.combine_chunks()
         self._count += len(skipped)
-        room = SKIPPED_SHOWN_MAX - len(self._addresses)
-        self._addresses += page.skipped_addresses.slice(0, max(0, room)).to_pylist()
+        available = SKIPPED_SHOWN_MAX - len(self._addresses)
+        self._addresses += page.skipped_addresses.slice(0, max(0, available)).to_pylist()
         keys = pa.concat_arrays([entries, skipped])
         order = pc.sort_indices(keys).to_numpy()
         is_skipped = order >= len(entries)

@@ -128,7 +128,7 @@ class ImportRunner:
 
     def _work(self, repository: Repository, leased: LeasedImport, import_id: str) -> None:
         try:
-            self._bring_to_end(repository, leased)
+            self._complete(repository, leased)
         except LeaseLostError:
             _LOGGER.info("import %s was canceled, or taken over by another process", import_id)
         except OutcomeUnknown as error:
@@ -149,7 +149,7 @@ class ImportRunner:
             _LOGGER.exception("import %s failed", import_id)
             _note_failure(leased, LakebedError.kind, _INTERNAL)
 
-    def _bring_to_end(self, repository: Repository, leased: LeasedImport) -> None:
+    def _complete(self, repository: Repository, leased: LeasedImport) -> None:
         if leased.message.attempts > ATTEMPTS_MAX:
             died = f"{ATTEMPTS_MAX} processes died running this import: it is abandoned"
             _note_failure(leased, "task_died", died)

@@ -100,10 +100,11 @@ def check_places(engine: Engine, sources: Iterable[ImportSource]) -> None:
     repositories = engine.repositories
     for place in (source.place for source in sources):
         if isinstance(place, Address):
-            keeper, leaver = repositories.owners_of(place)
+            owner, former_owner = repositories.owners_of(place)
         else:
-            keeper, leaver = repositories.overlapping_owner(place), repositories.former_owner(place)
-        if keeper is not None:
-            raise AddressTaken(place, keeper)
-        if leaver is not None:
-            raise AddressClosed(place, leaver)
+            owner = repositories.overlapping_owner(place)
+            former_owner = repositories.former_owner(place)
+        if owner is not None:
+            raise AddressTaken(place, owner)
+        if former_owner is not None:
+            raise AddressClosed(place, former_owner)

@@ -55,8 +55,8 @@ def _check_rows(rows: pa.Table, source: ImportSource) -> None:
     addresses, place = rows["address"], str(source.place)
     relative = pc.not_equal(rows["address_type"], int(AddressType.FULL))
     _refuse_any(relative, rows, "references its object by a relative address")
-    elsewhere = pc.invert(pc.starts_with(addresses, place))
-    _refuse_any(elsewhere, rows, f"references an object outside of {place}")
+    is_outside = pc.invert(pc.starts_with(addresses, place))
+    _refuse_any(is_outside, rows, f"references an object outside of {place}")
     listed = listed_of(rows)
     if listed is None:
         _refuse(rows, 0, "or another entry lacks the storage's ETag")

@@ -81,7 +81,7 @@ from lakebed.lake.multipart.records import (
     UploadRecord,
     entry_of,
     etag_of,
-    etag_of_marks,
+    etag_of_storage_etags,
     id_of,
     scheme_of,
     stored_part,
@@ -173,7 +173,7 @@ class Completions:
         _check_order(named)
         check_metadata(metadata or {})
         check_header("content type", content_type or "")
-        checksum = etag_of(named) if target.address is None else etag_of_marks(named)
+        checksum = etag_of(named) if target.address is None else etag_of_storage_etags(named)
         repository = self._engine.repositories.get(target.repository_id)
         records = MultipartRecords(self._store, repository)
         request = _Request(
@@ -220,7 +220,7 @@ class Completions:
                 entry,
                 condition=or_same_entry(request.condition, entry),
                 # The record must protect the object until the entry does.
-                is_fresh=lambda: records.is_current(record) and watch(),
+                is_recent=lambda: records.is_current(record) and watch(),
             )
         except Stale as error:
             if watch.mark is None:
@@ -304,7 +304,7 @@ class Completions:
         except (InvalidParts, InvalidPart, UploadNotFound) as error:
             # Another request has joined the parts, or a part was sent again. If a decision was ever
             # revoked, the object may consist of other parts.
-            if not upload.reopened and self._is_there(address, upload.entry.entry.size):
+            if not upload.reopened and self._exists(address, upload.entry.entry.size):
                 return
             if isinstance(error, UploadNotFound):
                 raise MultipartNotFound(id_of(decided)) from error
@@ -324,7 +324,7 @@ class Completions:
         parts = _find_parts(records.parts(id_of(decided)), named)
         return [Part(part.number, part.storage_etag) for part in parts]
 
-    def _is_there(self, address: Address, size: int) -> bool:
+    def _exists(self, address: Address, size: int) -> bool:
         """Whether the joined object exists: its address is not used for anything else."""
         try:
             return self._block.head(address).size == size

@@ -260,7 +260,7 @@ def etag_of(named: Sequence[NamedPart]) -> str:
     return f"{digest.hexdigest()}-{len(named)}"
 
 
-def etag_of_marks(named: Sequence[NamedPart]) -> str:
+def etag_of_storage_etags(named: Sequence[NamedPart]) -> str:
     """Return the ETag of an object whose parts are identified by the storage's ETags.
 
     If these are MD5s, as at Amazon, the result equals `etag_of`. Otherwise it is a hash of their

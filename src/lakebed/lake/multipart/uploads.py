@@ -165,7 +165,7 @@ class MultipartUploads:
         repository = self._engine.repositories.get(target.repository_id)
         records = self._records(repository)
         upload = records.find_open(target).message
-        digest = _digest_besides(upload, proof)
+        digest = _extra_digest(upload, proof)
         sent = chunks if digest is None else tee(chunks, [digest])
         part = self._send(repository, target, upload, number, hashed_by(proof, sent), size)
         stored = pb.MultipartPart(
@@ -304,7 +304,7 @@ def check_part(number: int, size: int = 0) -> None:
         raise InvalidParts(f"a part has at most {PART_BYTES_MAX} bytes, not {size}")
 
 
-def _digest_besides(upload: pb.MultipartUpload, proof: Proof | None) -> Digest | None:
+def _extra_digest(upload: pb.MultipartUpload, proof: Proof | None) -> Digest | None:
     """Return the digest to compute for a part, or None if its proof provides the checksum."""
     scheme = scheme_of(upload)
     if scheme is None or (proof is not None and proof.algorithm == scheme.algorithm):

@@ -81,15 +81,15 @@ def _histogram(column: pa.ChunkedArray, of: str) -> Histogram | None:
     low, high = pc.min_max(values).as_py().values()
     if low == high:
         return None
-    borders = _borders(low, high)
-    below = [pc.sum(pc.less(values, pa.scalar(each, values.type))).as_py() for each in borders]
+    edges = _bin_edges(low, high)
+    below = [pc.sum(pc.less(values, pa.scalar(each, values.type))).as_py() for each in edges]
     if not below:
         return None
     counts = [more - less for less, more in pairwise([0, *below, len(values)])]
     return Histogram(counts=counts, minimum=_limit(low), maximum=_limit(high), of=of)
 
 
-def _borders(low: float, high: float) -> list[object]:
+def _bin_edges(low: float, high: float) -> list[object]:
     """Return the start of each interval after the first, or nothing if they would coincide."""
     if isinstance(low, int) and isinstance(high, int):
         # Integer widths: otherwise some intervals would contain no integer.

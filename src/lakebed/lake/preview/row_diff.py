@@ -106,8 +106,8 @@ def diff_rows(left: Rows, right: Rows, keys: Sequence[str] = ()) -> RowDiff:
 
 def _only_in(side: Rows, other: Rows) -> list[str]:
     """Return the columns read of a side that the other version does not have."""
-    elsewhere = set(other.schema.names)
-    return [name for name in side.table.column_names if name not in elsewhere]
+    other_names = set(other.schema.names)
+    return [name for name in side.table.column_names if name not in other_names]
 
 
 def _limit(left: Rows, right: Rows) -> str:

@@ -184,7 +184,7 @@ class PullMerger:
         """Determine whether the pull request is merged, after an error of this process."""
         with suppress(LakebedError):
             record = self._records(repository).find(name)
-            if record is not None and leased.has_mark_of(record.message):
+            if record is not None and leased.owns(record.message):
                 return self.recover(repository, record, at_once=True)
         return None  # if the store is unavailable, the Cleaner recovers
 

@@ -257,7 +257,7 @@ class Pulls:
 
     # Expected results of merges
 
-    @traced("catalog.pull_outlook")
+    @traced("catalog.pull_mergeability")
     def mergeability(self, repository_id: RepositoryID, pull: PullRequest) -> Mergeability:
         """Return the expected result of a merge; of a merged pull request, its heads."""
         repository = self._engine.repositories.get(repository_id)

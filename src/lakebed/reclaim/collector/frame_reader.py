@@ -104,7 +104,7 @@ class FrameReader:
         metaranges = _each_metarange(self._commits(manifest.run.run_id, old))
         return self._mapped(metaranges, transform, "range_id string").distinct()
 
-    def naming(self, manifest: GCManifest, range_id: str) -> DataFrame:
+    def metaranges_with_range(self, manifest: GCManifest, range_id: str) -> DataFrame:
         """Return the metaranges that contain a range, with a commit of each."""
         metaranges = self.metaranges(manifest, None)
         transform = find_range(self.storage, manifest.run.repository, range_id)

@@ -45,7 +45,7 @@ from lakebed.reclaim.collector.judging import Executor, Findings, Judging, repos
 from lakebed.reclaim.collector.report import (
     Progress,
     RunSummary,
-    add_up_swept,
+    add_delete_results,
     prune,
     recording_failure,
     remove_files,
@@ -92,7 +92,7 @@ class RunOutcome:
 class RunLease:
     """Lease of a repository, for the runs of one process.
 
-    If `is_patient`, wait for another run for a while, after telling `say`.
+    If `is_patient`, wait for another run for a while, after telling `print_line`.
     """
 
     def __init__(
@@ -101,13 +101,13 @@ class RunLease:
         runtime: Runtime,
         *,
         is_patient: bool,
-        say: Callable[[str], None] = lambda _line: None,
+        print_line: Callable[[str], None] = lambda _line: None,
     ) -> None:
         self._server = server
         self._lease = Lease(server, runtime)
         self._runtime = runtime
         self._is_patient = is_patient
-        self._say = say
+        self._print_line = print_line
 
     @contextmanager
     def hold(self) -> Iterator[RunOutcome]:
@@ -136,7 +136,7 @@ class RunLease:
             if not self._is_patient or waited >= 2 * self._lease.seconds:
                 raise Busy
             if not has_waited:
-                self._say("Waiting for another run to end…")
+                self._print_line("Waiting for another run to end…")
                 has_waited = True
             self._runtime.sleep(_RETRY_SECONDS)
 
@@ -172,8 +172,8 @@ class CollectorOptions:
 class CollectorJob:
     """Garbage collection runs of one repository.
 
-    If `is_patient`, a run waits for another run for a while. `say` is called with a line about each
-    step.
+    If `is_patient`, a run waits for another run for a while. `print_line` is called with a line
+    about each step.
     """
 
     def __init__(
@@ -184,13 +184,15 @@ class CollectorJob:
         *,
         runtime: Runtime | None = None,
         is_patient: bool = True,
-        say: Callable[[str], None] = lambda _line: None,
+        print_line: Callable[[str], None] = lambda _line: None,
     ) -> None:
         self._executor = executor
         self._server = server
         self._storage = storage
-        self._say = say
-        self._lease = RunLease(server, runtime or ThreadRuntime(), is_patient=is_patient, say=say)
+        self._print_line = print_line
+        self._lease = RunLease(
+            server, runtime or ThreadRuntime(), is_patient=is_patient, print_line=print_line
+        )
 
     def run(self, options: CollectorOptions) -> RunSummary:
         """Make one run; raise `GCError` or another `LakebedError` if it ended early."""
@@ -227,7 +229,7 @@ class CollectorJob:
             expired_ids=manifest.run.expired_ids,
         )
         if options.assume_quiet:
-            self._check_nothing_open(manifest)
+            self._check_no_open_uploads(manifest)
         old = self._old_commits(saved, manifest, options, commits)
         judging = Judging(
             manifest=manifest,
@@ -270,13 +272,13 @@ class CollectorJob:
         except LakebedError as error:
             # The run has done its work; the next run retries this.
             _LOGGER.warning("cannot remove the files of old runs: %s", error)
-            self._say(f"Cannot remove the files of old runs: {error}")
+            self._print_line(f"Cannot remove the files of old runs: {error}")
         else:
             self._note(f"Removed the files of {count} old runs")
 
     def _note(self, line: str) -> None:
         _LOGGER.info("%s: %s", self._storage.namespace, line)
-        self._say(line)
+        self._print_line(line)
 
     def _check_limits(
         self, saved: SavedState, judging: Judging, summary: RunSummary, options: CollectorOptions
@@ -373,7 +375,7 @@ class CollectorJob:
         if not findings.due:
             return summary, ()
         files = self._executor.sweep(manifest, findings.due)
-        summary, stay = add_up_swept(self._storage, summary, files)
+        summary, stay = add_delete_results(self._storage, summary, files)
         self._note(
             f"{summary.deleted} objects deleted, {summary.failed} failed, {summary.locked} locked"
         )
@@ -381,7 +383,7 @@ class CollectorJob:
 
     # Checks of a repository without concurrent writers
 
-    def _check_nothing_open(self, manifest: GCManifest) -> None:
+    def _check_no_open_uploads(self, manifest: GCManifest) -> None:
         count = self._executor.count_open_uploads(manifest)
         if count:
             raise NotQuiet(

@@ -136,19 +136,19 @@ class _Reader:
 
     def rows_of(self, run_id: GCRunID, files: Iterable[GCFile], kind: GCFileKind) -> pa.Table:
         """Return the rows of one kind written by a server."""
-        batches = read_prepared_rows(self.storage, run_id)(_naming(files))
+        batches = read_prepared_rows(self.storage, run_id)(_file_rows(files))
         return pa.Table.from_batches(batches, GC_SCHEMAS[kind])
 
     def results(
         self, run_id: GCRunID, files: Iterable[GCResultFile], kind: GCResultKind
     ) -> Batches:
         """Return the rows of one kind written by a run."""
-        return read_results(self.storage, run_id, kind)(_naming(of_kind(files, kind)))
+        return read_results(self.storage, run_id, kind)(_file_rows(of_kind(files, kind)))
 
     def read_uncommitted(self, manifest: GCManifest, to: PartitionedTable) -> None:
         """Add the paths referenced by staging, links and open uploads to a table."""
         files = manifest.of_kind(GCFileKind.UPLOADS) + manifest.of_kind(GCFileKind.STAGED)
-        self.map(read_prepared_paths(self.storage, manifest.run.run_id), _naming(files), to)
+        self.map(read_prepared_paths(self.storage, manifest.run.run_id), _file_rows(files), to)
 
     def list_objects(self, partitions: pa.ChunkedArray, to: PartitionedTable) -> None:
         """Add the objects of partitions to a table."""
@@ -392,7 +392,7 @@ def _each(table: pa.Table) -> Iterator[pa.RecordBatch]:
             yield batch.slice(number, 1)
 
 
-def _naming(files: Iterable[GCFile] | Iterable[GCResultFile]) -> Iterator[pa.RecordBatch]:
+def _file_rows(files: Iterable[GCFile] | Iterable[GCResultFile]) -> Iterator[pa.RecordBatch]:
     """Yield rows with file names, as in `executors.read.FILES`."""
     for file in files:
         row = texts("name", [file.name])

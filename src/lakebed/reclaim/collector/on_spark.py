@@ -100,7 +100,7 @@ class _SparkJudging:
     def _missing_history(self, range_id: str) -> MissingHistory:
         """Find a commit with a missing range, which takes a while."""
         with explained():
-            (found,) = self._reader.naming(self._manifest, range_id).take(1)
+            (found,) = self._reader.metaranges_with_range(self._manifest, range_id).take(1)
         file = str(self._reader.storage.namespace.address(range_path(RangeID(range_id))))
         repository = self._manifest.run.repository
         return MissingHistory(repository, found["commit_id"], found["metarange_id"], file)

@@ -190,7 +190,7 @@ def recording_failure(storage: Storage, run_id: GCRunID, executor: str) -> Itera
         raise
 
 
-def add_up_swept(
+def add_delete_results(
     storage: Storage, summary: RunSummary, files: Iterable[GCResultFile]
 ) -> tuple[RunSummary, tuple[GCResultFile, ...]]:
     """Return the summary with the results of deleting, and the files of undeleted objects."""
@@ -279,7 +279,7 @@ def prune(storage: Storage, latest: GCRunID) -> int:
     return len(old)
 
 
-def thin_out(storage: Storage, run_id: GCRunID) -> None:
+def remove_superseded_files(storage: Storage, run_id: GCRunID) -> None:
     """Remove the files of a server's run when a later run exists.
 
     The report of a run that has deleted anything is kept. Runs by other executors are kept. Raises
@@ -292,7 +292,7 @@ def thin_out(storage: Storage, run_id: GCRunID) -> None:
         remove_files(storage, run_id, keep=_REPORT if did_something else ())
 
 
-def thin_out_refused(storage: Storage, after: GCRunID | None) -> None:
+def remove_refused_files(storage: Storage, after: GCRunID | None) -> None:
     """Remove the files of a server's refused runs later than `after`, except the last reason.
 
     Runs may be refused every few minutes until an operator intervenes. Runs that have begun to

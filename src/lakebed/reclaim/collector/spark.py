@@ -52,7 +52,7 @@ def new_session(master: str | None = None, *, name: str = "lakebed gc") -> Spark
     except (PySparkException, Py4JError) as error:
         raise SparkNotStarted(_cause_of(error)) from error
     if is_local:
-        _say_failures_once(session)
+        _silence_task_tracebacks(session)
     return session
 
 
@@ -63,7 +63,7 @@ def _cause_of(error: Exception) -> str:
     return found.rstrip(".")
 
 
-def _say_failures_once(session: SparkSession) -> None:
+def _silence_task_tracebacks(session: SparkSession) -> None:
     """Silence the tracebacks of tasks: the failure is raised, in one line."""
     jvm = session.sparkContext._jvm  # noqa: SLF001 - there is no other way to a single logger
     assert jvm is not None, "the session runs"

@@ -93,7 +93,7 @@ class Storage:
 class MarkerServer(Protocol):
     """A server that writes a marker into its storage, to identify the storage."""
 
-    def mark(self) -> tuple[GCMarker, Path | None]:
+    def write_marker(self) -> tuple[GCMarker, Path | None]:
         """Write a marker; return it, and the folder if the storage is on the server's own disk."""
 
 
@@ -110,18 +110,18 @@ def open_storage(server: MarkerServer, settings: BlockSettings | None = None) ->
         ClientError: The server refused, or did not answer.
         BlockError: The storage refused or failed.
     """
-    return find_storage(*server.mark(), settings)
+    return find_storage(*server.write_marker(), settings)
 
 
 def find_storage(
-    mark: GCMarker, local_root: Path | None, settings: BlockSettings | None = None
+    marker: GCMarker, local_root: Path | None, settings: BlockSettings | None = None
 ) -> Storage:
     """Return the storage that contains a server's marker; raises as `open_storage` does."""
-    namespace = Namespace.parse(mark.storage_namespace)
+    namespace = Namespace.parse(marker.storage_namespace)
     if settings is None:
         settings = block_settings(namespace, local_root=local_root, environ=os.environ)
-    storage = Storage(settings, namespace, mark.unique_id, mark.versions)
-    if _found(storage, namespace.address(marker_path(mark))) != mark.nonce.encode():
+    storage = Storage(settings, namespace, marker.unique_id, marker.versions)
+    if _found(storage, namespace.address(marker_path(marker))) != marker.nonce.encode():
         raise WrongStorage(
             f"the marker just written by the server to {namespace} is missing here: this is not the"
             f" server's storage{_hint(settings)}"

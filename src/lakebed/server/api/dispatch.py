@@ -80,7 +80,7 @@ class Operations:
             status, headers, body = _read_reply(operation.route, result)
         except Exception as error:  # noqa: BLE001 - the last place that can answer
             status, headers, body = error_answer(error, operation.route.operation, parts)
-            if sender_of(environ) is Sender.OWN_PAGE:
+            if sender_of(environ) is Sender.SAME_ORIGIN:
                 # The page has its own login form; this header would open the browser's.
                 headers.pop("www-authenticate", None)
         return send_answer(environ, start_response, status, headers, body)
@@ -113,7 +113,7 @@ class RestOperation:
         self._lists = _list_fields(route.query)
         self._decode = None if route.body is None else msgspec.json.Decoder(route.body).decode
         parts = (("query", route.query), ("body", route.body))
-        self._says_force = [part for part, struct in parts if "force" in _names(struct)]
+        self._force_parts = [part for part, struct in parts if "force" in _names(struct)]
         """The arguments by which a client may write to a read-only repository."""
         self._can_skip = "skip_hooks" in _names(route.query)
         self._needs_permissions = isinstance(route.needs, tuple)
@@ -157,7 +157,7 @@ class RestOperation:
             identity,
             record,
             entry_point=EntryPoint.API,
-            force=any(getattr(given.get(part), "force", False) for part in self._says_force),
+            force=any(getattr(given.get(part), "force", False) for part in self._force_parts),
             skips_hooks=self._can_skip and given["query"].skip_hooks,
         )
         for name in route.unused:
@@ -198,10 +198,10 @@ def _read_small_body(request: ApiRequest, *, is_open: bool) -> bytes:
     """
     environ = request.environ
     if "HTTP_TRANSFER_ENCODING" in environ or environ.get("CONTENT_LENGTH") not in {None, "", "0"}:
-        said: str = environ.get("CONTENT_TYPE") or ""
-        kind = said.partition(";")[0].strip().lower()
-        if "," in said or not (kind == JSON_TYPE or kind.endswith("+json")):
-            raise NotJSON(said)
+        content_type: str = environ.get("CONTENT_TYPE") or ""
+        kind = content_type.partition(";")[0].strip().lower()
+        if "," in content_type or not (kind == JSON_TYPE or kind.endswith("+json")):
+            raise NotJSON(content_type)
     limits = request.services.settings.limits
     seconds_max, bytes_max = limits.request_seconds, limits.json_bytes_max
     if is_open:

@@ -94,7 +94,7 @@ def common_prefix(key: bytes) -> ObjectStats:
 def differences_page(page: DifferencePage, *, with_stats: bool) -> Page[Diff]:
     """Return a page of differences, with the properties of the right objects if `with_stats`."""
     change = page.column("change")
-    is_gone = pc.equal(change, pa.scalar(int(ChangeType.REMOVED), pa.int8()))
+    is_removed = pc.equal(change, pa.scalar(int(ChangeType.REMOVED), pa.int8()))
     kinds = _TYPES.take(change)
     if "conflict" in page.rows.column_names:
         kinds = pc.if_else(page.column("conflict"), "conflict", kinds)
@@ -104,8 +104,8 @@ def differences_page(page: DifferencePage, *, with_stats: bool) -> Page[Diff]:
         '","path":"',
         _json(texts_of(page.column("key"))),
         '","path_type":"object","size_bytes":',
-        pc.if_else(is_gone, "0", page.column("size").cast(pa.string())),
-        *([pc.if_else(is_gone, "", _right(page))] if with_stats else []),
+        pc.if_else(is_removed, "0", page.column("size").cast(pa.string())),
+        *([pc.if_else(is_removed, "", _right(page))] if with_stats else []),
         "},",
     )
     prefixes = [

@@ -92,20 +92,20 @@ class Sender(Enum):
     """No header names a page."""
     PERSON = "a person"
     """A person typed the address into a browser, or used a bookmark."""
-    OWN_PAGE = "a page of this server"
-    OTHER_PAGE = "a page of another origin"
+    SAME_ORIGIN = "a page of this server"
+    CROSS_ORIGIN = "a page of another origin"
 
 
 def sender_of(environ: WSGIEnvironment) -> Sender:
     """Return the origin of a request, from its headers."""
     site = environ.get("HTTP_SEC_FETCH_SITE")
     if site is not None:
-        senders = {"same-origin": Sender.OWN_PAGE, "none": Sender.PERSON}
-        return senders.get(site, Sender.OTHER_PAGE)
+        senders = {"same-origin": Sender.SAME_ORIGIN, "none": Sender.PERSON}
+        return senders.get(site, Sender.CROSS_ORIGIN)
     page = environ.get("HTTP_ORIGIN", _referring_page(environ))
     if page is None:
         return Sender.PROGRAM
-    return Sender.OWN_PAGE if _is_own(page, environ) else Sender.OTHER_PAGE
+    return Sender.SAME_ORIGIN if _is_own(page, environ) else Sender.CROSS_ORIGIN
 
 
 def _referring_page(environ: WSGIEnvironment) -> str | None:
@@ -121,7 +121,7 @@ def _referring_page(environ: WSGIEnvironment) -> str | None:
 
 def check_cookie(environ: WSGIEnvironment) -> None:
     """Check that a request with the login cookie comes from a page of this server."""
-    if environ["REQUEST_METHOD"] in _SAFE_METHODS or sender_of(environ) is Sender.OWN_PAGE:
+    if environ["REQUEST_METHOD"] in _SAFE_METHODS or sender_of(environ) is Sender.SAME_ORIGIN:
         return
     raise ForeignPage(
         "a request with the login cookie must come from a page of this server:"
@@ -137,14 +137,14 @@ def check_password(environ: WSGIEnvironment) -> None:
 
 def check_page(environ: WSGIEnvironment) -> None:
     """Check that a request was not sent by a page of another origin."""
-    if sender_of(environ) is Sender.OTHER_PAGE:
+    if sender_of(environ) is Sender.CROSS_ORIGIN:
         raise ForeignPage(
             f"cross-origin requests are refused: {_origin_text(environ)};"
             " pages of other origins need a token (Authorization: Bearer)"
         )
 
 
-class BrowserGuard:
+class BrowserRules:
     """Rules for browsers that apply before authentication.
 
     A server that accepts the well-known key pair obeys any client that can reach it, and any page
@@ -212,7 +212,7 @@ class BrowserGuard:
                 f"the host {_shown(host)} is refused, because this server accepts the well-known"
                 " keys: use a name of this machine, as http://localhost"
             )
-        if sender_of(environ) is Sender.OTHER_PAGE and not self._is_link(environ):
+        if sender_of(environ) is Sender.CROSS_ORIGIN and not self._is_link(environ):
             return ForeignPage(
                 "cross-origin requests are refused, because this server accepts the well-known"
                 f" keys: {_origin_text(environ)}"

@@ -54,8 +54,8 @@ def _http_date(seconds: int) -> str:
 
 def matches(header: str, checksum: str) -> bool:
     """Whether a list of ETags, or ``*``, names an object with this checksum."""
-    marks = [mark.strip().removeprefix("W/").strip('"') for mark in header.split(",")]
-    return "*" in marks or checksum in marks
+    etags = [etag.strip().removeprefix("W/").strip('"') for etag in header.split(",")]
+    return "*" in etags or checksum in etags
 
 
 def write_condition(environ: WSGIEnvironment) -> Condition | None:

@@ -145,14 +145,14 @@ class _Form:
             rest += len(chunk)
         raise MalformedBody("the form continues after its closing boundary")
 
-    def _take_until(self, mark: bytes) -> bytes:
-        while (end := self._buffer.find(mark)) < 0:
+    def _take_until(self, delimiter: bytes) -> bytes:
+        while (end := self._buffer.find(delimiter)) < 0:
             if len(self._buffer) > HEADERS_BYTES_MAX:
                 raise MalformedBody("the form has no boundary, or its headers are too long")
             self._read_more()
         if end > HEADERS_BYTES_MAX:
             raise MalformedBody("the headers of the form are too long")
-        taken, self._buffer = self._buffer[:end], self._buffer[end + len(mark) :]
+        taken, self._buffer = self._buffer[:end], self._buffer[end + len(delimiter) :]
         return taken
 
     def _fill(self, length: int) -> None:

@@ -94,7 +94,7 @@ def render() -> bytes:
     return generate_latest(registry) + of_supervisor
 
 
-def mark_process(role: str) -> None:
+def register_process(role: str) -> None:
     """Create the marker file of this process, for the metrics of processes."""
     folder = os.environ.get(FOLDER_VARIABLE)
     if folder is None:
@@ -106,10 +106,10 @@ def mark_process(role: str) -> None:
         _LOGGER.warning("this process is missing from the metrics: %s", error)
 
 
-def marked_processes(folder: Path) -> list[tuple[str, int]]:
+def registered_processes(folder: Path) -> list[tuple[str, int]]:
     """Return the role and the id of each process that has a marker file."""
-    marks = (path.name.split("-") for path in folder.glob("process-*-*"))
-    return [(role, int(pid)) for _, role, pid in marks]
+    names = (path.name.split("-") for path in folder.glob("process-*-*"))
+    return [(role, int(pid)) for _, role, pid in names]
 
 
 def forget_process(pid: int, folder: Path) -> None:

@@ -21,7 +21,7 @@ from typing import Any, Final
 from lakebed.base.without_pandas import block_pandas
 from lakebed.server.config_files import ENVIRONMENT_PREFIX
 from lakebed.server.http import logs
-from lakebed.server.http.metrics import mark_process
+from lakebed.server.http.metrics import register_process
 from lakebed.server.settings import LoggingSettings
 
 _LOGGER: Final = logging.getLogger(__name__)
@@ -50,7 +50,7 @@ def begin_builder(settings: LoggingSettings) -> None:
     """Set up a process that builds commits for a worker."""
     hide_settings()
     logs.configure_process(settings)
-    mark_process("builder")
+    register_process("builder")
 
 
 def end_with_parent(link: Connection) -> None:

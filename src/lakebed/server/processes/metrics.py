@@ -1,7 +1,7 @@
 """Metrics of a server's processes by role: supervisor, worker, background, builder.
 
 `prometheus_client` has none of them with several processes. So each process creates a marker file
-in the folder of the metrics (`lakebed.server.http.metrics.mark_process`), and the supervisor
+in the folder of the metrics (`lakebed.server.http.metrics.register_process`), and the supervisor
 samples all marked processes. It writes the samples to a file of the same folder, which the worker
 that answers ``/metrics`` appends. Without ``/proc`` (on systems other than Linux) only restarts are
 counted.
@@ -24,7 +24,7 @@ from prometheus_client import CollectorRegistry, ProcessCollector, generate_late
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from lakebed.server.http.metrics import SUPERVISOR_FILE, forget_process, marked_processes
+from lakebed.server.http.metrics import SUPERVISOR_FILE, forget_process, registered_processes
 
 _LOGGER: Final = logging.getLogger(__name__)
 _SAMPLE_SECONDS: Final = 2.0
@@ -69,7 +69,7 @@ class ProcessMetrics(Collector):
 
     def _sample(self) -> None:
         self._alive = defaultdict(list)
-        for role, pid in marked_processes(self._folder):
+        for role, pid in registered_processes(self._folder):
             values = _values_of(pid)
             if not values:
                 forget_process(pid, self._folder)

@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import Final
 
 from lakebed.server.http import logs
-from lakebed.server.http.metrics import FOLDER_VARIABLE, forget_process, mark_process
+from lakebed.server.http.metrics import FOLDER_VARIABLE, forget_process, register_process
 from lakebed.server.processes.children import call_by_name
 from lakebed.server.processes.metrics import ProcessMetrics
 from lakebed.server.processes.preflight import CannotStart, check_place, open_port
@@ -130,7 +130,7 @@ class _Supervisor:
     def run(self) -> None:
         for each in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             signal.signal(each, self._stop)
-        mark_process("supervisor")
+        register_process("supervisor")
         self._metrics.write()
         try:
             self._start()

@@ -18,7 +18,7 @@ from lakebed.base.runtime import call_before_waiting
 from lakebed.httpd import ClientCut, HTTPLimits, WSGIServer
 from lakebed.server.http import logs, refusals
 from lakebed.server.http.bodies import PATIENCE_SECONDS
-from lakebed.server.http.metrics import mark_process
+from lakebed.server.http.metrics import register_process
 from lakebed.server.http.refusals import Refusal
 from lakebed.server.http.request import current_record
 from lakebed.server.processes.children import (
@@ -62,7 +62,7 @@ def main(
     hide_settings()
     files_max = allow_many_connections()
     logs.configure_process(settings.logging)
-    mark_process("worker")
+    register_process("worker")
     try:
         app = load_by_name(factory)(settings)
         listener.setblocking(False)  # a flag of the object as well as of the socket

@@ -13,7 +13,7 @@ from lakebed.base.actor import EntryPoint, acting_as
 from lakebed.lake.errors import RepositoryNotFound
 from lakebed.server.http import refusals
 from lakebed.server.http.authentication import actor_of
-from lakebed.server.http.browsers import BrowserGuard
+from lakebed.server.http.browsers import BrowserRules
 from lakebed.server.http.errors import RETRY_SECONDS, kind_of, note_error
 from lakebed.server.http.refusals import Refusal
 from lakebed.server.http.request import RequestRecord
@@ -44,9 +44,9 @@ _BODY_CODES: Final = frozenset(
 class S3Gateway:
     """Pipeline step for the requests of S3 clients."""
 
-    def __init__(self, services: Services, guard: BrowserGuard) -> None:
+    def __init__(self, services: Services, browser_rules: BrowserRules) -> None:
         self._services = services
-        self._guard = guard
+        self._browser_rules = browser_rules
         self._domain = services.settings.gateways.s3.domain_name.lower()
         self.applies: Final = partial(is_s3_request, domain=self._domain)
 
@@ -61,8 +61,8 @@ class S3Gateway:
         return _send(reply, environ, record, start_response)
 
     def _reply(self, environ: WSGIEnvironment, record: RequestRecord) -> S3Reply:
-        if self._guard.applies(environ):
-            self._guard.check(environ)
+        if self._browser_rules.applies(environ):
+            self._browser_rules.check(environ)
         asked = route(environ, domain=self._domain)
         operation = OPERATIONS[asked.operation]
         record.operation = f"s3:{asked.operation.value}"

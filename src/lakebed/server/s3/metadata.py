@@ -71,12 +71,12 @@ def metadata_headers(metadata: Mapping[str, str]) -> dict[str, str]:
     Excess metadata is only counted: objects may be older than the limit.
     """
     headers: dict[str, str] = {}
-    missing, room = 0, METADATA_BYTES_MAX
+    missing, available = 0, METADATA_BYTES_MAX
     # Names set by S3 clients come last, and so override plain names.
     for name, value in sorted(metadata.items(), key=lambda item: item[0].startswith(_KEPT_PREFIX)):
         plain = name.removeprefix(_KEPT_PREFIX)
-        room -= len(plain) + len(value.encode())
-        if _NAME.fullmatch(plain) and room >= 0 and len(headers) < METADATA_NAMES_MAX:
+        available -= len(plain) + len(value.encode())
+        if _NAME.fullmatch(plain) and available >= 0 and len(headers) < METADATA_NAMES_MAX:
             headers[_HEADER_PREFIX + plain.lower()] = _header(value)
         elif "::" not in name:  # names with :: are internal, not the user's
             missing += 1

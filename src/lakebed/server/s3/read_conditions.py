@@ -38,11 +38,11 @@ def evaluate(stats: ObjectStats | Entry, header: Callable[[str], str | None]) ->
     return ConditionResult.GO_ON
 
 
-def is_unchanged(stats: ObjectStats, mark: str) -> bool:
+def is_unchanged(stats: ObjectStats, validator: str) -> bool:
     """Whether an object still matches ``If-Range``, by its ETag or its time."""
-    if mark.startswith('"'):
-        return mark == etag(stats.checksum)
-    return _time(mark) == stats.mtime.replace(microsecond=0)
+    if validator.startswith('"'):
+        return validator == etag(stats.checksum)
+    return _time(validator) == stats.mtime.replace(microsecond=0)
 
 
 def _time(text: str | None) -> datetime | None:

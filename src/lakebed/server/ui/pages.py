@@ -59,8 +59,8 @@ _FEATURES: Final = {
 
 def features_of(routes: Iterable[Route], settings: ServerSettings) -> set[str]:
     """Return the names of the features that a server offers to the pages."""
-    there = {route.operation for route in routes if route.status != _NOT_IMPLEMENTED}
-    found = {name for name, operation in _FEATURES.items() if operation in there}
+    implemented = {route.operation for route in routes if route.status != _NOT_IMPLEMENTED}
+    found = {name for name, operation in _FEATURES.items() if operation in implemented}
     if not settings.hooks.enabled:
         found.discard("actions")
     return found | ({"reclaim"} if settings.reclaim.enabled else set())

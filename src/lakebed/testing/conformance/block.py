@@ -112,7 +112,7 @@ class BlockConformance(ListingConformance, ConditionalConformance, MultipartConf
     # Objects
 
     @pytest.mark.parametrize("chunks", [[], [b""], [b"data"], [b"a", b"", b"b" * MIB, b"c"]])
-    def test_an_object_comes_back(
+    def test_reading_returns_the_bytes_written(
         self, store: BlockStore, namespace: Namespace, chunks: list[bytes]
     ) -> None:
         address = namespace.address("folder/object")
@@ -151,7 +151,9 @@ class BlockConformance(ListingConformance, ConditionalConformance, MultipartConf
         store.delete(namespace.address("folder"))
         assert store.read(namespace.address("folder/object")) == b"data"
 
-    def test_nothing_lies_below_an_object(self, store: BlockStore, namespace: Namespace) -> None:
+    def test_no_object_is_stored_below_another(
+        self, store: BlockStore, namespace: Namespace
+    ) -> None:
         store.put(namespace.address("object"), [b"data"])
         below = namespace.address("object/below")
         assert not store.exists(below)
@@ -181,7 +183,7 @@ class BlockConformance(ListingConformance, ConditionalConformance, MultipartConf
         store.put(address, [b"data"])
         assert store.read(address) == b"data"
 
-    def test_a_stream_that_breaks_off_leaves_nothing(
+    def test_an_interrupted_stream_writes_nothing(
         self, store: BlockStore, namespace: Namespace
     ) -> None:
         for count in (0, 1, 12):
@@ -190,7 +192,7 @@ class BlockConformance(ListingConformance, ConditionalConformance, MultipartConf
         assert not store.exists(namespace.address("folder/new"))
         assert addresses_of(store.list_objects(namespace)) == []
 
-    def test_a_stream_that_breaks_off_leaves_the_old_object(
+    def test_an_interrupted_stream_keeps_the_old_object(
         self, store: BlockStore, namespace: Namespace
     ) -> None:
         address = namespace.address("object")
@@ -224,7 +226,9 @@ class BlockConformance(ListingConformance, ConditionalConformance, MultipartConf
         assert most - before < 100 * MIB
         store.delete(address)
 
-    def test_a_stream_is_of_one_content(self, store: BlockStore, namespace: Namespace) -> None:
+    def test_a_stream_reads_one_version_of_an_object(
+        self, store: BlockStore, namespace: Namespace
+    ) -> None:
         address = namespace.address("object")
         old = os.urandom(8 * MIB)
         store.put(address, [old])
@@ -293,7 +297,7 @@ class BlockConformance(ListingConformance, ConditionalConformance, MultipartConf
 
     # Deletes and copies
 
-    def test_deleting_what_is_not_there_is_fine(
+    def test_deleting_a_missing_object_succeeds(
         self, store: BlockStore, namespace: Namespace
     ) -> None:
         address = namespace.address("folder/object")

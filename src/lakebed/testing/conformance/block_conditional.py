@@ -110,7 +110,7 @@ class ConditionalConformance:
         assert (again.size, again.etag) == (5, store.head(address).etag)
         assert store.read(address) == b"again"
 
-    def test_only_the_content_that_is_named_is_read_and_copied(
+    def test_reads_and_copies_require_the_given_etag(
         self, store: BlockStore, namespace: Namespace
     ) -> None:
         address, copy = namespace.address("folder/object"), namespace.address("copy")
@@ -146,7 +146,9 @@ class ConditionalConformance:
         store.replace(address, b"5", third)
         assert store.read(address) == b"5"
 
-    def test_replace_what_is_gone(self, store: BlockStore, namespace: Namespace) -> None:
+    def test_replacing_a_deleted_object_fails(
+        self, store: BlockStore, namespace: Namespace
+    ) -> None:
         address = namespace.address("folder/object")
         etag = store.create(address, b"1")
         store.delete(address)
@@ -156,7 +158,7 @@ class ConditionalConformance:
             store.replace(namespace.address("never/there"), b"2", etag)
         assert not store.exists(address)
 
-    def test_writes_in_a_row_have_marks_of_their_own(
+    def test_consecutive_writes_have_different_etags(
         self, store: BlockStore, namespace: Namespace
     ) -> None:
         address = namespace.address("object")

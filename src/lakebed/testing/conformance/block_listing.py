@@ -119,7 +119,7 @@ class ListingConformance:
         assert all(result.error is None for result in store.delete_many(addresses))
         assert addresses_of(store.list_objects(namespace)) == []
 
-    def test_objects_may_go_while_they_are_listed(
+    def test_objects_deleted_during_a_listing(
         self, store: BlockStore, namespace: Namespace
     ) -> None:
         addresses = [namespace.address(f"{number % 3}/{number}") for number in range(12)]

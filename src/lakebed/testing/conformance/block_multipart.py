@@ -117,7 +117,9 @@ class MultipartConformance:
             store.abort_upload(address, upload_id)
         assert list(store.list_uploads(folder)) == []
 
-    def test_an_aborted_upload_is_gone(self, store: BlockStore, namespace: Namespace) -> None:
+    def test_an_aborted_upload_does_not_exist(
+        self, store: BlockStore, namespace: Namespace
+    ) -> None:
         address = namespace.address("folder/object")
         upload_id = store.create_upload(address)
         part = store.put_part(address, upload_id, 1, [b"data"], size=4)
@@ -145,9 +147,7 @@ class MultipartConformance:
         store.complete_upload(address, upload_id, [part])
         assert store.read(address) == b"data"
 
-    def test_parts_that_are_not_there_are_refused(
-        self, store: BlockStore, namespace: Namespace
-    ) -> None:
+    def test_missing_parts_are_refused(self, store: BlockStore, namespace: Namespace) -> None:
         address = namespace.address("object")
         upload_id = store.create_upload(address)
         data = _content(store)
@@ -161,7 +161,7 @@ class MultipartConformance:
         store.complete_upload(address, upload_id, [one, two])
         assert store.read(address) == data + data
 
-    def test_a_part_that_breaks_off_leaves_the_old_part(
+    def test_an_interrupted_part_keeps_the_old_part(
         self, store: BlockStore, namespace: Namespace
     ) -> None:
         def broken() -> Iterator[bytes]:
@@ -190,7 +190,7 @@ class MultipartConformance:
         assert store.put(address, _long_stream()).size == 20 << 20
         assert store.head(address).size == 20 << 20
 
-    def test_an_upload_where_a_long_put_broke_off(
+    def test_an_upload_after_an_interrupted_long_put(
         self, store: BlockStore, namespace: Namespace
     ) -> None:
         def broken() -> Iterator[bytes]:

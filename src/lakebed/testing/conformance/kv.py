@@ -60,11 +60,11 @@ class SequentialConformance(ScansConformance, ArgumentsConformance):
 
     # Single keys
 
-    def test_a_value_comes_back(self, store: Store, partition: bytes) -> None:
+    def test_get_returns_the_value_set(self, store: Store, partition: bytes) -> None:
         version = store.set(partition, b"key", b"value")
         assert store.get(partition, b"key") == (b"key", b"value", version)
 
-    def test_a_call_says_that_it_waits(self, store: Store, partition: bytes) -> None:
+    def test_a_waiting_call_is_reported(self, store: Store, partition: bytes) -> None:
         """A leader of the thread pool releases leadership before it waits."""
         said: list[str] = []
         call_before_waiting(lambda: said.append("written"))
@@ -99,7 +99,7 @@ class SequentialConformance(ScansConformance, ArgumentsConformance):
             store.get(partition, b"missing")
         assert (caught.value.partition, caught.value.key) == (partition, b"missing")
 
-    def test_partitions_are_apart(self, store: Store, partition: bytes) -> None:
+    def test_partitions_are_separate(self, store: Store, partition: bytes) -> None:
         longer = partition + b"/"
         store.set(partition, b"key", b"one")
         store.set(longer, b"key", b"two")
@@ -116,7 +116,7 @@ class SequentialConformance(ScansConformance, ArgumentsConformance):
         versions += [item.predicate for item in store.scan(partition)]
         assert len(set(versions)) == len(versions)
 
-    def test_delete_of_what_is_not_there_is_fine(self, store: Store, partition: bytes) -> None:
+    def test_deleting_a_missing_key_succeeds(self, store: Store, partition: bytes) -> None:
         store.delete(partition, b"key")
         store.set(partition, b"key", b"value")
         store.delete(partition, b"key")
@@ -170,7 +170,7 @@ class SequentialConformance(ScansConformance, ArgumentsConformance):
         assert store.write([Put(partition, b"key", b"fifth", version)]) == []
         assert store.get(partition, b"key").value == b"fifth"
 
-    def test_a_predicate_is_of_one_key(self, store: Store, partition: bytes) -> None:
+    def test_versions_of_another_key_do_not_match(self, store: Store, partition: bytes) -> None:
         store.set(partition, b"key", b"value")
         other = store.set(partition, b"other", b"value")
         with pytest.raises(PredicateFailed):
@@ -197,9 +197,7 @@ class SequentialConformance(ScansConformance, ArgumentsConformance):
         with pytest.raises(PredicateFailed):
             store.delete(partition, b"key", new)
 
-    def test_a_content_that_comes_back_is_not_the_same_write(
-        self, store: Store, partition: bytes
-    ) -> None:
+    def test_an_equal_later_value_has_another_version(self, store: Store, partition: bytes) -> None:
         first = store.set(partition, b"key", b"A")
         store.set(partition, b"key", b"B")
         store.set(partition, b"key", b"A")
@@ -343,14 +341,14 @@ class SequentialConformance(ScansConformance, ArgumentsConformance):
             with pytest.raises(StoreClosed, match="closed"):
                 call()
 
-    def test_what_closing_leaves(self, url: str, partition: bytes) -> None:
+    def test_closing_keeps_or_drops_the_records(self, url: str, partition: bytes) -> None:
         with open_store(url) as store:
             item = (b"key", b"value", store.set(partition, b"key", b"value"))
             shared = store.shared_between_processes
         with open_store(url) as store:
             assert list(store.scan(partition)) == ([item] if shared else [])
 
-    def test_what_two_handles_share(self, url: str, store: Store, partition: bytes) -> None:
+    def test_two_handles_share_one_store(self, url: str, store: Store, partition: bytes) -> None:
         if self.one_handle:
             with pytest.raises(StoreLocked, match="is already open"):
                 open_store(url)

@@ -56,7 +56,7 @@ class ArgumentsConformance:
                 list(store.scan(partition))
 
     @pytest.mark.parametrize("predicate", [None, b"", b"short", "text", 7])
-    def test_what_is_no_predicate_is_refused(
+    def test_invalid_predicates_are_refused(
         self, store: Store, partition: bytes, predicate: Version
     ) -> None:
         store.set(partition, b"key", b"value")
@@ -106,7 +106,9 @@ class ArgumentsConformance:
         assert list(store.scan(widest, start=noise + b"\x00")) == []
         store.delete(widest, noise)
 
-    def test_what_exceeds_a_limit_is_refused(self, store: Store, partition: bytes) -> None:
+    def test_keys_and_values_above_a_limit_are_refused(
+        self, store: Store, partition: bytes
+    ) -> None:
         limits = store.limits
         for bad_partition, key, value, number in [
             (b"p" * (limits.partition_bytes + 1), b"key", b"", limits.partition_bytes),

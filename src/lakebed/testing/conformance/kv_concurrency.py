@@ -89,7 +89,7 @@ class ConcurrencyConformance(Sizes):
         assert sorted(winners) == [(e.key, int(e.value)) for e in store.scan(partition)]
         assert len(winners) == 20
 
-    def test_of_two_that_write_and_then_get_one_sees_the_other(
+    def test_of_two_concurrent_write_then_get_clients_one_sees_the_other(
         self, store: Store, partition: bytes
     ) -> None:
         seen: dict[bytes, Item | None] = {}
@@ -138,7 +138,7 @@ class ConcurrencyConformance(Sizes):
                 store.delete(partition, key)
                 number = (number + 3) % 3000
 
-        def look() -> None:
+        def observe() -> None:
             try:
                 for _ in range(10):
                     seen = [item.key for item in store.scan(partition)]
@@ -147,7 +147,7 @@ class ConcurrencyConformance(Sizes):
             finally:
                 stop.set()
 
-        in_threads([lambda: churn(1), lambda: churn(2), look])
+        in_threads([lambda: churn(1), lambda: churn(2), observe])
 
     def test_get_many_never_reads_a_later_key_first(self, store: Store, partition: bytes) -> None:
         """`get_many` first reads the key written last: the value is never ahead."""
@@ -163,7 +163,7 @@ class ConcurrencyConformance(Sizes):
                 store.set(partition, b"first", b"%d" % number)
                 store.set(partition, b"last", b"%d" % number)
 
-        def look() -> None:
+        def observe() -> None:
             try:
                 for _ in range(min(300, self.bulk)):
                     last, first = store.get_many(pair)
@@ -173,7 +173,7 @@ class ConcurrencyConformance(Sizes):
             finally:
                 stop.set()
 
-        in_threads([write, look])
+        in_threads([write, observe])
 
     def test_agrees_with_a_sorted_dict(self, store: Store, partition: bytes) -> None:
         class Machine(StoreMachine):

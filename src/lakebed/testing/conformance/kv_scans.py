@@ -111,7 +111,7 @@ class ScansConformance(Sizes):
         assert len(listed) == len(set(listed))
         assert {*awkward, *many, highest, partition} <= set(listed)
 
-    def test_a_partition_that_holds_nothing_is_no_partition_or_an_empty_one(
+    def test_an_empty_partition_is_not_listed_or_listed_empty(
         self, store: Store, partition: bytes
     ) -> None:
         store.set(partition, b"key", b"value")
@@ -131,7 +131,7 @@ class ScansConformance(Sizes):
         assert seen == keys
         assert list(store.scan(partition)) == []
 
-    def test_keys_that_come_and_go_while_iterating(self, store: Store, partition: bytes) -> None:
+    def test_keys_written_and_deleted_during_a_scan(self, store: Store, partition: bytes) -> None:
         steady = [b"%05d" % number for number in range(0, min(1000, 2 * self.bulk), 2)]
         store.write(puts(partition, [(key, b"value") for key in steady]))
         seen = []

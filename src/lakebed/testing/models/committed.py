@@ -30,7 +30,7 @@ from lakebed.engine.committed import (
 from lakebed.engine.committed.apply import Saved
 from lakebed.engine.committed.columns import Edits
 from lakebed.engine.errors import EntryNotFound, MergeConflict
-from lakebed.engine.model import Home
+from lakebed.engine.model import FilesRoot
 from lakebed.formats import Entry, MetaRangeID, entries_of, entries_table, metarange_path
 
 Contents = dict[bytes, Entry]
@@ -69,9 +69,9 @@ class ModelCommitted(Committed):
     So every read calls the storage, and the simulator can delay it or make it fail.
     """
 
-    def __init__(self, block: BlockStore, home: Home) -> None:
+    def __init__(self, block: BlockStore, files_root: FilesRoot) -> None:
         self._block = block
-        self._namespace = home.namespace
+        self._namespace = files_root.namespace
 
     def write(self, batches: Iterable[pa.Table | pa.RecordBatch]) -> MetaRangeID:
         return self.save({entry.key: entry for batch in batches for entry in entries_of(batch)})

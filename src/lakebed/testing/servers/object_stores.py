@@ -165,11 +165,11 @@ def run_while_alive(name: str, while_pid: int, endpoint: Path) -> None:
         new = endpoint.with_suffix(".new")
         new.write_text(server.endpoint)
         new.rename(endpoint)
-        while _lives(while_pid):
+        while _process_exists(while_pid):
             time.sleep(_POLL_SECONDS)
 
 
-def _lives(pid: int) -> bool:
+def _process_exists(pid: int) -> bool:
     try:
         os.kill(pid, 0)
     except ProcessLookupError:

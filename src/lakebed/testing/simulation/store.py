@@ -23,7 +23,7 @@ class AppliedWrite:
     version: Version | None
 
 
-class _PiecemealStore(FaultyStore):
+class _UnbatchedStore(FaultyStore):
     """Splits bulk calls into a call for each key, like a basic driver."""
 
     get_many = Store.get_many
@@ -39,10 +39,10 @@ class SimulatedStore:
         piecemeal: Whether bulk calls are split by key, with other calls in between.
     """
 
-    def __init__(self, simulation: Simulation, inner: Store, *, piecemeal: bool = False) -> None:
+    def __init__(self, simulation: Simulation, inner: Store, *, unbatched: bool = False) -> None:
         self.inner = inner
         self._simulation = simulation
-        self._handle = _PiecemealStore if piecemeal else FaultyStore
+        self._handle = _UnbatchedStore if unbatched else FaultyStore
         self.applied: list[AppliedWrite] = []
         """Applied writes, in order: the reference for checkers."""
 

@@ -48,7 +48,7 @@ from lakebed.block.drivers.cloud.store import (
     client_options,
     folders_in_order,
 )
-from lakebed.block.drivers.cloud.streams import MeasuredChunks, in_sizes, one_behind
+from lakebed.block.drivers.cloud.streams import MeasuredChunks, delayed_by_one, in_sizes
 from lakebed.block.errors import (
     InvalidAddress,
     InvalidArgument,
@@ -255,7 +255,7 @@ class AzureBlockStore(CloudBlockStore):
         self._check(address)
         check_part_number(number)
         self._find_upload(address, upload_id)
-        source = MeasuredChunks(one_behind(exactly(size, chunks)), size_max=_BLOCK_BYTES_MAX)
+        source = MeasuredChunks(delayed_by_one(exactly(size, chunks)), size_max=_BLOCK_BYTES_MAX)
         with source.reraising(), explained(address):
             first, _ = source.take(0)
             if size == 0:

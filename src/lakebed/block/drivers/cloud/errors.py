@@ -54,18 +54,18 @@ class Answer(NamedTuple):
 
 def refusal(answer: Answer, place: Subject) -> BlockError:
     """Return the error for a response to a call on `place`."""
-    said = f"{answer.status or 'no response'} {answer.code}".rstrip()
+    status_text = f"{answer.status or 'no response'} {answer.code}".rstrip()
     if answer.code in _HINTS:
-        said = f"{said}: {_HINTS[answer.code]}"
+        status_text = f"{status_text}: {_HINTS[answer.code]}"
     meaning = _BY_CODE.get(answer.code) or _BY_STATUS.get(answer.status) or _failed
-    return meaning(place, said)
+    return meaning(place, status_text)
 
 
 _Meaning = Callable[[Subject, str], BlockError]
 
 
 def _meaning(error: type[BlockError], text: str) -> _Meaning:
-    return lambda place, said: error(f"{text.format(place)}: {said}")
+    return lambda place, status_text: error(f"{text.format(place)}: {status_text}")
 
 
 _failed = _meaning(StorageUnavailable, "the storage failed at {}")
@@ -78,13 +78,13 @@ _refused = _meaning(InvalidArgument, "the storage refused a request for {}")
 _unrepresentable = _meaning(InvalidAddress, "the storage cannot represent {}")
 
 
-def _no_bucket(place: Subject, said: str) -> BlockError:
+def _no_bucket(place: Subject, status_text: str) -> BlockError:
     store = place if isinstance(place, str) else place.store
-    return InvalidAddress(f"no bucket or container {store} for {place}: {said}")
+    return InvalidAddress(f"no bucket or container {store} for {place}: {status_text}")
 
 
-def _not_found(place: Subject, said: str) -> BlockError:
-    return ObjectNotFound(place) if isinstance(place, Address) else _no_bucket(place, said)
+def _not_found(place: Subject, status_text: str) -> BlockError:
+    return ObjectNotFound(place) if isinstance(place, Address) else _no_bucket(place, status_text)
 
 
 _HINTS: Final[Mapping[str, str]] = MappingProxyType(

@@ -93,7 +93,7 @@ class CloudBlockStore(BlockStore):
         """Return obstore's form of an ETag; inverse of `_etag`."""
         return {"e_tag": f'"{etag}"'}
 
-    def _only(self, etag: ETag) -> "GetOptions":
+    def _if_match(self, etag: ETag) -> "GetOptions":
         """Return the options to read only content with this ETag."""
         return {"if_match": f'"{etag}"'}
 
@@ -149,7 +149,7 @@ class CloudBlockStore(BlockStore):
             byte_range, etag = Between(start, start + length), etag or info.etag
         options = _range_options(byte_range)
         if etag is not None:
-            options |= self._only(etag)
+            options |= self._if_match(etag)
         try:
             with explained(address, conditional=conditional):
                 result = obstore.get(client, address.path, options=options)

@@ -83,16 +83,16 @@ class MeasuredChunks(Iterator[bytes]):
         return chain([first], self)
 
 
-def one_behind(chunks: Iterable[bytes]) -> Iterable[bytes]:
+def delayed_by_one(chunks: Iterable[bytes]) -> Iterable[bytes]:
     """Return the chunks, each delayed until the next chunk or the end has been read.
 
     A server that counts bytes completes a request with the last byte, so an exception that the
     caller's stream raises in place of its end must come first.
     """
-    return with_md5_of(chunks, _one_behind(chunks))
+    return with_md5_of(chunks, _delayed_by_one(chunks))
 
 
-def _one_behind(chunks: Iterable[bytes]) -> Iterator[bytes]:
+def _delayed_by_one(chunks: Iterable[bytes]) -> Iterator[bytes]:
     buffer: bytes | None = None
     for chunk in chunks:
         if buffer is not None:

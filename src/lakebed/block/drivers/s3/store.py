@@ -31,7 +31,7 @@ from lakebed.block.drivers.cloud.store import (
     folders_in_order,
     has_empty_segment,
 )
-from lakebed.block.drivers.cloud.streams import MeasuredChunks, one_behind
+from lakebed.block.drivers.cloud.streams import MeasuredChunks, delayed_by_one
 from lakebed.block.drivers.s3.errors import answer_of, explain, explained
 from lakebed.block.drivers.s3.wire import SignedRequests
 from lakebed.block.errors import (
@@ -367,7 +367,7 @@ class S3BlockStore(CloudBlockStore):
     ) -> WrittenPart:
         self._check(address)
         check_part_number(number)
-        source = MeasuredChunks(one_behind(exactly(size, chunks)), size_max=PART_BYTES_MAX)
+        source = MeasuredChunks(delayed_by_one(exactly(size, chunks)), size_max=PART_BYTES_MAX)
         with source.reraising(), _explained(address, upload_id):
             # Before the request: some servers take a stream that breaks off at once for an empty
             # part.

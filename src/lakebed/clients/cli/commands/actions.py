@@ -10,7 +10,7 @@ import typer
 from msgspec import to_builtins
 from msgspec.structs import asdict
 
-from lakebed.clients.cli.errors import CommandError, Incomplete, Misuse
+from lakebed.clients.cli.errors import CommandError, Incomplete, InvalidArguments
 from lakebed.clients.cli.groups import new_group
 from lakebed.clients.cli.output import CommitId, Whole, printable, stamp
 from lakebed.clients.cli.session import PageOptions, Session, client_command
@@ -62,9 +62,9 @@ def _files(path: Path) -> list[Path]:
             sorted(each for each in path.iterdir() if each.is_file()) if path.is_dir() else [path]
         )
     except OSError as error:
-        raise Misuse(f"cannot read {path}: {error.strerror}") from error
+        raise InvalidArguments(f"cannot read {path}: {error.strerror}") from error
     if not files:
-        raise Misuse(f"no files in {path}")
+        raise InvalidArguments(f"no files in {path}")
     return files
 
 
@@ -97,7 +97,7 @@ def _read(file: Path) -> bytes:
         with file.open("rb") as opened:
             return opened.read(FILE_BYTES_MAX + 1)
     except OSError as error:
-        raise Misuse(f"cannot read {file}: {error.strerror}") from error
+        raise InvalidArguments(f"cannot read {file}: {error.strerror}") from error
 
 
 @client_command(app, "run")
@@ -189,7 +189,7 @@ def list_runs(
 ) -> None:
     """List the completed runs of hooks, newest first."""
     if branch and commit:
-        raise Misuse("--branch and --commit cannot be combined")
+        raise InvalidArguments("--branch and --commit cannot be combined")
     query = RunsQuery(branch=branch or "", commit=commit or "")
     session.show_list(
         page,

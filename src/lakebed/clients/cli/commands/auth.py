@@ -98,14 +98,14 @@ def list_credentials(session: Session, *, user: OwnerOption = None, page: PageOp
             ("Created", lambda item: moment(item.creation_date)),
         ],
         session.client.auth.list_credentials,
-        _or_me(session, user),
+        _or_current_user(session, user),
     )
 
 
 @client_command(users_credentials, "create")
 def create_credentials(session: Session, *, user: OwnerOption = None) -> None:
     """Create an access key for a user. The secret is shown only once."""
-    session.output.record(session.client.auth.create_credentials(_or_me(session, user)))
+    session.output.record(session.client.auth.create_credentials(_or_current_user(session, user)))
 
 
 @client_command(users_credentials, "delete")
@@ -118,11 +118,11 @@ def delete_credentials(
 ) -> None:
     """Delete an access key of a user."""
     session.confirm(f"Delete the access key {access_key_id}?", yes=yes)
-    session.client.auth.delete_credentials(_or_me(session, user), access_key_id)
+    session.client.auth.delete_credentials(_or_current_user(session, user), access_key_id)
     session.output.done(f"Deleted the access key {access_key_id}")
 
 
-def _or_me(session: Session, user: str | None) -> str:
+def _or_current_user(session: Session, user: str | None) -> str:
     return user if user is not None else session.client.auth.current_user().user.id
 
 

@@ -55,19 +55,19 @@ def start(session: Session, bad: RefArgument, good: RefArgument) -> None:
         )
     state = _Search(repository=repository, commits=commits[:-1])
     _save(state)
-    _say(state)
+    _print_state(state)
 
 
 @app.command()
 def good() -> None:
     """Mark the current commit as good."""
-    _say(_halve(_load(), is_good=True))
+    _print_state(_halve(_load(), is_good=True))
 
 
 @app.command()
 def bad() -> None:
     """Mark the current commit as bad."""
-    _say(_halve(_load(), is_good=False))
+    _print_state(_halve(_load(), is_good=False))
 
 
 @app.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
@@ -82,7 +82,7 @@ def run(*, command: Annotated[list[str], typer.Argument(metavar="COMMAND...")]) 
         is_good = _is_good(command, commit)
         typer.echo(f"{'good' if is_good else 'bad'}: {one_line(commit)}")
         state = _halve(state, is_good=is_good)
-    _say(state)
+    _print_state(state)
 
 
 @app.command()
@@ -99,7 +99,7 @@ def view() -> None:
 @app.command()
 def log() -> None:
     """Show the progress."""
-    _say(_load())
+    _print_state(_load())
 
 
 @app.command()
@@ -145,7 +145,7 @@ def _halve(state: _Search, *, is_good: bool) -> _Search:
     return state
 
 
-def _say(state: _Search) -> None:
+def _print_state(state: _Search) -> None:
     commits = state.commits
     if len(commits) == 1:
         typer.echo(f"The first bad commit is lakefs://{state.repository}/{one_line(commits[0])}")

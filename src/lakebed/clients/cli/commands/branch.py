@@ -5,7 +5,7 @@ from typing import Annotated, Final
 
 import typer
 
-from lakebed.clients.cli.errors import CommandError, Misuse
+from lakebed.clients.cli.errors import CommandError, InvalidArguments
 from lakebed.clients.cli.groups import new_group
 from lakebed.clients.cli.options import AllowEmptyOption, SkipHooksOption, YesOption
 from lakebed.clients.cli.output import CommitId
@@ -99,7 +99,7 @@ def reset(
     lakebed branch reset lakefs://my-repo/main --prefix data/
     """
     if prefix is not None and object_path is not None:
-        raise Misuse("--prefix and --object cannot be combined")
+        raise InvalidArguments("--prefix and --object cannot be combined")
     if object_path is not None:
         what, body = f" of {object_path}", ResetCreation(type="object", path=object_path)
     elif prefix is not None:

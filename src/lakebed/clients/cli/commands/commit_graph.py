@@ -34,8 +34,8 @@ def graph_lines(commits: Iterable[Commit], text: Callable[[Commit], str]) -> Ite
             other = lanes.index(commit.id, lane + 1)
             yield _joining(len(lanes), lane, other)
             del lanes[other]
-        marks = ("*" if each == lane else "|" for each in range(len(lanes)))
-        yield f"{' '.join(marks)} {text(commit)}"
+        symbols = ("*" if each == lane else "|" for each in range(len(lanes)))
+        yield f"{' '.join(symbols)} {text(commit)}"
         first, *others = commit.parents or [""]
         for parent in reversed(others):
             yield _parting(len(lanes), lane)

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from lakebed.clients.cli.commands.history import commit_text
-from lakebed.clients.cli.errors import CommandError, Misuse
+from lakebed.clients.cli.errors import CommandError, InvalidArguments
 from lakebed.clients.cli.groups import new_app, new_group
 from lakebed.clients.cli.options import AllowEmptyOption, MetaOption, SkipHooksOption, key_values
 from lakebed.clients.cli.session import Session, client_command
@@ -42,7 +42,7 @@ def commit(
     lakebed commit lakefs://my-repo/main -m "New data"
     """
     if not message.strip() and not allow_empty_message:
-        raise Misuse(
+        raise InvalidArguments(
             "the commit message is empty: describe the change, or pass --allow-empty-message"
         )
     body = CommitCreation(message=message, metadata=key_values(meta), allow_empty=allow_empty)

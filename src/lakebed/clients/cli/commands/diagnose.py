@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from lakebed.clients.cli.commands.kv import DatabaseOption, open_to_read, settings_of
-from lakebed.clients.cli.errors import Incomplete, Misuse
+from lakebed.clients.cli.errors import Incomplete, InvalidArguments
 from lakebed.clients.cli.options import JsonOption, ServerConfigOption
 from lakebed.clients.cli.output import printable
 from lakebed.clients.cli.uris import parse_repository
@@ -82,7 +82,7 @@ def diagnose(
 
     file = output or Path(f"lakebed-diagnose-{datetime.now(UTC):%Y%m%dT%H%M%SZ}.zip")
     if file.exists():
-        raise Misuse(f"{file} already exists: pass --output with another name")
+        raise InvalidArguments(f"{file} already exists: pass --output with another name")
     request = BundleRequest(
         settings=lambda: settings_of(config, database),
         open_store=open_to_read,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from lakebed.clients.cli.commands import gc_explain, gc_rules
-from lakebed.clients.cli.errors import Incomplete, Misuse
+from lakebed.clients.cli.errors import Incomplete, InvalidArguments
 from lakebed.clients.cli.groups import new_group
 from lakebed.clients.cli.options import LocalRootOption, YesOption
 from lakebed.clients.cli.output import Column, Size, Whole, moment, printable, stamp, warn
@@ -78,7 +78,7 @@ def run(
         min_age_seconds=min_age,
         max_share=max_share,
     )
-    with _watched(session) as say:
+    with _watched(session) as print_line:
         summary = garbage.run(
             repository.repository,
             endpoint=settings.endpoint,
@@ -87,7 +87,7 @@ def run(
             storage=_block_settings(local_root),
             options=options,
             master=master,
-            say=say,
+            print_line=print_line,
         )
     from lakebed.reclaim.collector.report import counts_by_branch  # slow to import
 
@@ -120,12 +120,12 @@ def _watched(session: Session) -> Iterator[Callable[[str], None]]:
         # The field is formatted at each refresh.
         task = bar.add_task("", tally=TALLY)
 
-        def say(line: str) -> None:
+        def print_line(line: str) -> None:
             TALLY.begin()
             bar.print(printable(line), markup=False)
             bar.update(task, description=printable(line))
 
-        yield say
+        yield print_line
 
 
 @client_command(app, "check")
@@ -188,7 +188,9 @@ def show(
     with _opened(session, repository.repository, local_root) as (_, storage):
         summary = read_summary(storage, GCRunID(run_id))
         if summary is None:
-            raise Misuse(f"{repository} has no finished run {run_id}: see `lakebed gc runs`")
+            raise InvalidArguments(
+                f"{repository} has no finished run {run_id}: see `lakebed gc runs`"
+            )
         branches = counts_by_branch(storage, summary)
     if session.output.as_json:
         session.output.record({**summary.as_dict(), "branches": branches})
@@ -237,7 +239,7 @@ def end_uploads(
     lakebed gc end-uploads lakefs://my-repo --all
     """
     if everything == bool(ids):
-        raise Misuse("pass the uploads to end, or --all")
+        raise InvalidArguments("pass the uploads to end, or --all")
     chosen = ids or [item.id for item in _unfinished(session, repository)]
     session.confirm(f"End {len(chosen)} unfinished upload(s) of {repository}?", yes=yes)
     ended = [each for each in chosen if _end(session, repository, each, may_be_over=everything)]

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from lakebed.clients.cli.errors import Misuse
+from lakebed.clients.cli.errors import InvalidArguments
 from lakebed.clients.cli.output import printable
 from lakebed.clients.cli.session import Session
 from lakebed.clients.cli.uris import is_uri, parse_path
@@ -46,7 +46,7 @@ def _repository_of(session: Session, address: str) -> str:
     for repository in list_items(session.client.repositories.list):
         if address.startswith(f"{repository.storage_namespace.rstrip('/')}/"):
             return repository.id
-    raise Misuse(
+    raise InvalidArguments(
         f"{address!r} is neither the URI of an object or commit, such as lakefs://my-repo/main/a,"
         " nor an address in the storage namespace of a repository that you can list"
     )

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from lakebed.clients.cli.errors import Misuse
+from lakebed.clients.cli.errors import InvalidArguments
 from lakebed.clients.cli.groups import new_group
 from lakebed.clients.cli.options import YesOption, read_json
 from lakebed.clients.cli.session import Session, client_command
@@ -113,5 +113,5 @@ def _replace(
 def _branch_rule(text: str) -> GarbageCollectionRule:
     pattern, _, days = text.rpartition("=")
     if not pattern or not days.isdecimal():
-        raise Misuse(f"'{text}' is not a rule: pass a pattern and days, such as main=90")
+        raise InvalidArguments(f"'{text}' is not a rule: pass a pattern and days, such as main=90")
     return GarbageCollectionRule(branch_id=pattern, retention_days=int(days))

@@ -8,7 +8,7 @@ from typing import Annotated, Final
 import typer
 
 from lakebed.clients.cli.commands.commit_graph import dot_lines, graph_lines
-from lakebed.clients.cli.errors import Misuse
+from lakebed.clients.cli.errors import InvalidArguments
 from lakebed.clients.cli.groups import new_app
 from lakebed.clients.cli.output import Column, CommitId, moment, printable
 from lakebed.clients.cli.session import Session, client_command
@@ -65,9 +65,11 @@ def log(
     lakebed log lakefs://my-repo/main
     """
     if graph and (no_merges or objects or prefixes):
-        raise Misuse("--graph needs all commits: omit --no-merges, --objects and --prefixes")
+        raise InvalidArguments(
+            "--graph needs all commits: omit --no-merges, --objects and --prefixes"
+        )
     if limit and amount is None:
-        raise Misuse("--limit needs --amount")
+        raise InvalidArguments("--limit needs --amount")
     first_time = _parse_time(since)
     query = LogCommitsQuery(
         after=after,
@@ -106,7 +108,9 @@ def _parse_time(text: str | None) -> datetime | None:
     try:
         return datetime.fromisoformat(text).astimezone()
     except (ValueError, OverflowError):
-        raise Misuse(f"{text!r} is not a time: expected for example 2026-01-31T12:00:00Z") from None
+        raise InvalidArguments(
+            f"{text!r} is not a time: expected for example 2026-01-31T12:00:00Z"
+        ) from None
 
 
 def _first_line(message: str) -> str:

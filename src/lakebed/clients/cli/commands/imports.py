@@ -15,7 +15,7 @@ import typer
 
 from lakebed.base.errors import MissingExtraError
 from lakebed.clients.cli.commands.fs.progress import NoProgressOption
-from lakebed.clients.cli.errors import CommandError, Misuse
+from lakebed.clients.cli.errors import CommandError, InvalidArguments
 from lakebed.clients.cli.groups import new_app
 from lakebed.clients.cli.options import LocalRootOption, MetaOption, key_values
 from lakebed.clients.cli.output import printable, warn
@@ -103,7 +103,7 @@ def import_(
     lakebed import --from s3://bucket/lake/ --to lakefs://my-repo/main/lake/
     """
     if one_object and not destination.path:
-        raise Misuse("--object needs a path in --to: add the path of the object")
+        raise InvalidArguments("--object needs a path in --to: add the path of the object")
     body = ImportCreation(
         paths=[
             ImportLocation(
@@ -119,7 +119,7 @@ def import_(
     if spark and find_spec("pyspark") is None:
         raise MissingExtraError("--spark", "spark")
     if not spark and (master or local_root):
-        raise Misuse("--master and --local-root need --spark")
+        raise InvalidArguments("--master and --local-root need --spark")
     started = session.client.imports.start(destination.repository, destination.ref, body)
     errors = None
     if spark:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from lakebed.clients.cli.errors import Misuse
+from lakebed.clients.cli.errors import InvalidArguments
 from lakebed.clients.cli.groups import new_group
 from lakebed.clients.cli.options import ServerConfigOption, YesOption, dotted_settings
 from lakebed.clients.cli.session import confirm
@@ -75,15 +75,17 @@ def copy(
     from lakebed.kv.copying import StoreCopy
 
     if source == target:
-        raise Misuse("FROM and TO are the same database")
+        raise InvalidArguments("FROM and TO are the same database")
     os.umask(_PERMISSIONS_OF_OTHERS)  # TO may be a file, and holds the users of an installation
     runtime = ThreadRuntime()
     before = _open_existing(source, runtime)
     with before.store:
         after = _open(target, runtime)
         with after.store:
-            counts = StoreCopy(before, after, runtime, halt.SETTLE_SECONDS, say=_say).run()
-    _say("\n")
+            counts = StoreCopy(
+                before, after, runtime, halt.SETTLE_SECONDS, print_line=_print_note
+            ).run()
+    _print_note("\n")
     typer.echo(
         f"Copied: {counts.records:,} records in {counts.partitions:,} partitions,"
         f" {counts.written:,} of them by this run. Content hash {counts.content_hash}."
@@ -95,13 +97,13 @@ def copy(
 def release(*, url: UrlArgument, yes: YesOption = False) -> None:
     """Make a database usable again after its copy, or after giving up on the copy."""
     from lakebed.base.runtime import ThreadRuntime
-    from lakebed.kv.copying import release as remove_mark  # slow to import
+    from lakebed.kv.copying import release as remove_halt  # slow to import
 
     confirm("If the copy is in use, the two databases will diverge. Continue?", yes=yes)
     side = _open_existing(url, ThreadRuntime())
     with side.store:
-        mark = remove_mark(side)
-    typer.echo(f"{side.name} can be used again; {mark.other} is no longer its copy")
+        halt = remove_halt(side)
+    typer.echo(f"{side.name} can be used again; {halt.other} is no longer its copy")
 
 
 def settings_of(config: Path | None, database: str | None) -> "ServerSettings":
@@ -131,7 +133,7 @@ def check_exists(url: str) -> None:
 
     path = embedded_path(url)
     if path is not None and not path.exists():
-        raise Misuse(f"database file {path} does not exist")
+        raise InvalidArguments(f"database file {path} does not exist")
 
 
 def _open(url: str, runtime: "Runtime") -> "CopySide":
@@ -144,6 +146,6 @@ def _open(url: str, runtime: "Runtime") -> "CopySide":
     return CopySide(open_store(url, runtime=runtime, permit=permit), permit, mask(url))
 
 
-def _say(text: str) -> None:
+def _print_note(text: str) -> None:
     if os.isatty(2):
         typer.echo(f"\r{text:<78}", err=True, nl=False)

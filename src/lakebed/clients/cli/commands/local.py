@@ -17,7 +17,7 @@ from lakebed.clients.cli.commands.fs.parallel import (
     ResultT,
 )
 from lakebed.clients.cli.commands.fs.progress import Bar, progress
-from lakebed.clients.cli.errors import CommandError, Misuse
+from lakebed.clients.cli.errors import CommandError, InvalidArguments
 from lakebed.clients.cli.groups import new_group
 from lakebed.clients.cli.options import MetaOption, YesOption, key_values
 from lakebed.clients.cli.output import CommitId, warn
@@ -55,7 +55,7 @@ def clone_folder(
     """
     with _tools(session, f"Cloning {path}", parallelism) as tools:
         summary = clone(directory, _source(path), tools)
-    _say(session, f"Cloned {path} to {directory}", summary)
+    _print_summary(session, f"Cloned {path} to {directory}", summary)
 
 
 @client_command(app, "init")
@@ -122,7 +122,7 @@ def pull(
     """
     with _opened(session, directory, "Pulling", parallelism) as copy:
         summary = copy.pull(force=force)
-    _say(session, f"Pulled {copy.state.source}", summary)
+    _print_summary(session, f"Pulled {copy.state.source}", summary)
 
 
 @client_command(app, "checkout")
@@ -144,13 +144,13 @@ def checkout(
     lakebed local checkout data --ref lakefs://my-repo/v1
     """
     if every and ref:
-        raise Misuse("--all and --ref cannot be combined")
+        raise InvalidArguments("--all and --ref cannot be combined")
     for root in find_below(directory) if every else [directory]:
         with _opened(session, root, "Checking out", parallelism) as copy:
             if not yes and copy.has_local_changes():
                 session.confirm(f"Discard local changes in {root}?", yes=yes)
             summary = copy.checkout(_ref_in(copy, ref))
-        _say(session, f"Checked out {summary.commit_id} in {root}", summary)
+        _print_summary(session, f"Checked out {summary.commit_id} in {root}", summary)
 
 
 @client_command(app, "commit")
@@ -167,7 +167,9 @@ def commit(
     lakebed local commit data -m "New lakes"
     """
     if not message.strip():
-        raise Misuse('the commit message is empty: describe the change, as in -m "New lakes"')
+        raise InvalidArguments(
+            'the commit message is empty: describe the change, as in -m "New lakes"'
+        )
     with _opened(session, directory, "Committing", parallelism) as copy:
         done = copy.commit(message, key_values(meta))
         source = copy.state.source
@@ -285,11 +287,11 @@ def _ref_in(copy: WorkingCopy, ref: str | None) -> str | None:
         return ref
     uri = parse_ref(ref)
     if uri.repository != copy.state.source.repository:
-        raise Misuse(f"{ref} is not in the repository of {copy.state.source}")
+        raise InvalidArguments(f"{ref} is not in the repository of {copy.state.source}")
     return uri.ref
 
 
-def _say(session: Session, done: str, summary: SyncSummary) -> None:
+def _print_summary(session: Session, done: str, summary: SyncSummary) -> None:
     session.output.done(
         f"{done}: {summary.fetched} downloaded, {summary.removed} removed"
         f"{_up_to_date(summary.up_to_date)}",

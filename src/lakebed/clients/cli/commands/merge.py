@@ -8,7 +8,7 @@ from typing import Annotated, Final, Literal
 
 import typer
 
-from lakebed.clients.cli.errors import CommandError, Misuse
+from lakebed.clients.cli.errors import CommandError, InvalidArguments
 from lakebed.clients.cli.groups import new_app
 from lakebed.clients.cli.options import AllowEmptyOption, MetaOption, SkipHooksOption, key_values
 from lakebed.clients.cli.output import Column, Size, coloured, printable, warn
@@ -62,7 +62,7 @@ def diff(
             session.client, repository, ref.ref, other.ref, two_way=two_way, prefix=prefix
         )
     elif two_way:
-        raise Misuse("--two-way needs two refs")
+        raise InvalidArguments("--two-way needs two refs")
     else:
         found = _uncommitted(session.client, ref, prefix=prefix)
     if stat:
@@ -138,7 +138,7 @@ def merge(
         force=force,
     )
     query = SkipQuery(skip_hooks=skip_hooks)
-    _mention_uncommitted(session, source)
+    _warn_uncommitted(session, source)
     try:
         merged = session.client.refs.merge(repository, source.ref, destination.ref, query, body)
     except Refused as error:
@@ -148,7 +148,7 @@ def merge(
     session.output.done(f"Merged {source} into {destination}: {merged.reference}", merged)
 
 
-def _mention_uncommitted(session: Session, source: RefUri) -> None:
+def _warn_uncommitted(session: Session, source: RefUri) -> None:
     """Warn about uncommitted changes of the source, which a merge leaves out."""
     try:
         [*first] = _uncommitted(session.client, source, limit=1)

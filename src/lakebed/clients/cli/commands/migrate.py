@@ -11,7 +11,7 @@ import typer
 
 from lakebed.base.errors import quoted
 from lakebed.clients.cli.commands.kv import DatabaseOption, settings_of
-from lakebed.clients.cli.errors import Incomplete, Misuse
+from lakebed.clients.cli.errors import Incomplete, InvalidArguments
 from lakebed.clients.cli.groups import new_group
 from lakebed.clients.cli.options import ServerConfigOption
 from lakebed.clients.cli.output import printable
@@ -112,7 +112,7 @@ def from_lakefs(
         stack.callback(client.close)
         server = LakeFSServer(client, repository, target.runtime)
         if server.collects_garbage() and not gc_is_stopped:
-            raise Misuse(
+            raise InvalidArguments(
                 f"lakeFS has garbage collection rules for {repository}, and would delete objects"
                 " referenced here: delete the rules (lakectl gc delete-config), or pass"
                 " --gc-is-stopped if no garbage collection runs"
@@ -217,7 +217,7 @@ def adopt_objects(
 
     repository = parse_repository(uri).repository
     if not lakefs_is_off:
-        raise Misuse(
+        raise InvalidArguments(
             f"unreferenced objects of {repository} would be deleted in time, even if lakeFS"
             " references them: turn lakeFS off, upgrade all servers of Lakebed, wait for"
             " imports of these objects into other repositories, then pass --lakefs-is-off"
@@ -337,7 +337,9 @@ class _Target:
             _print_dry_run(source, plan)
             return
         if uncommitted and not last:
-            raise Misuse("--uncommitted needs --last: until then, the repository is read-only")
+            raise InvalidArguments(
+                "--uncommitted needs --last: until then, the repository is read-only"
+            )
         report = run_round(
             self.engine,
             self.runtime,

@@ -5,7 +5,7 @@ from typing import Annotated, Final
 
 import typer
 
-from lakebed.clients.cli.errors import CommandError, Incomplete, Misuse
+from lakebed.clients.cli.errors import CommandError, Incomplete, InvalidArguments
 from lakebed.clients.cli.groups import new_group
 from lakebed.clients.cli.output import size, warn
 from lakebed.clients.cli.session import Session, client_command
@@ -38,9 +38,11 @@ def purge_object(
     lakebed purge object lakefs://my-repo --path people/ada.json --reason "asked for on 2 May"
     """
     if sum(map(bool, (path, prefix, checksum))) != 1:
-        raise Misuse("select the objects by exactly one of --path, --prefix and --checksum")
+        raise InvalidArguments(
+            "select the objects by exactly one of --path, --prefix and --checksum"
+        )
     if confirm and not reason:
-        raise Misuse("pass --reason: it is shown to later readers of the objects")
+        raise InvalidArguments("pass --reason: it is shown to later readers of the objects")
     body = PurgeRequest(path=path, prefix=prefix, checksum=checksum, reason=reason, confirm=confirm)
     task_id = session.client.purges.start(repository.repository, body).id
     if confirm and not wait:

@@ -46,10 +46,10 @@ def run(
 
     flags = dotted_settings(listen__host=host, listen__port=port, processes__workers=workers)
     settings = load(config, environment=os.environ, flags=flags)
-    serve(settings, on_ready=_say_ready)
+    serve(settings, on_ready=_print_ready)
 
 
-def _say_ready(endpoint: str) -> None:
+def _print_ready(endpoint: str) -> None:
     """Print the address of a ready server and, if needed, the command for its setup."""
     from lakebed.clients.http.setup import waits_for_setup
 

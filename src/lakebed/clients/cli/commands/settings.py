@@ -11,7 +11,7 @@ import typer
 from typer.core import TyperGroup
 
 from lakebed.clients.cli.commands.server import check
-from lakebed.clients.cli.errors import CommandError, Misuse
+from lakebed.clients.cli.errors import CommandError, InvalidArguments
 from lakebed.clients.cli.groups import new_app
 from lakebed.clients.cli.options import ClientConfigOption, EndpointOption
 from lakebed.clients.cli.session import Session, client_command
@@ -44,7 +44,7 @@ def write_config(
         return
     file = config or usual_file(os.environ)
     if file is None:
-        raise Misuse("HOME is not set: pass a file as --config")
+        raise InvalidArguments("HOME is not set: pass a file as --config")
     content: dict[str, Any] = dict(read_file(file)) if file.exists() else {}
     server, keys = dict(content.get("server") or {}), dict(content.get("credentials") or {})
     endpoint = _given(endpoint, "Server endpoint URL", server.get("endpoint_url"))
@@ -60,7 +60,9 @@ def _given(value: str | None, title: str, before: str | None) -> str:
         value = typer.prompt(title, default=before, err=True)
     value = value or before
     if not value:
-        raise Misuse(f"{title} is missing: pass it as an option, or enter it on a terminal")
+        raise InvalidArguments(
+            f"{title} is missing: pass it as an option, or enter it on a terminal"
+        )
     return value
 
 
@@ -71,7 +73,7 @@ def _secret(before: str | None) -> str:
     secret = getpass(f"Secret access key{hint}: ") if asked else sys.stdin.readline()
     secret = secret.strip() or before or ""
     if not secret:
-        raise Misuse("the secret access key is missing: enter it, or send it to stdin")
+        raise InvalidArguments("the secret access key is missing: enter it, or send it to stdin")
     return secret
 
 

@@ -208,10 +208,15 @@ class PostgreSQLStore(Store):
     def _set_chunk(self, chunk: dict[Place, Put]) -> None:
         # Sorted, so that concurrent writers cannot deadlock.
         puts = [chunk[place] for place in sorted(chunk)]
-        marks = self._runtime.random_bytes(VERSION_BYTES * len(puts))
+        versions = self._runtime.random_bytes(VERSION_BYTES * len(puts))
         rows = [
-            (put.partition, put.key, put.value, put.version or marks[begin : begin + VERSION_BYTES])
-            for begin, put in zip(range(0, len(marks), VERSION_BYTES), puts, strict=True)
+            (
+                put.partition,
+                put.key,
+                put.value,
+                put.version or versions[begin : begin + VERSION_BYTES],
+            )
+            for begin, put in zip(range(0, len(versions), VERSION_BYTES), puts, strict=True)
         ]
         self._write(statements.SET_MANY, *map(wire.array, zip(*rows, strict=True)))
 

@@ -121,8 +121,8 @@ class PostgresLink:
         self._server_clock_offset = clock - self._connected_at
         self._input = select.poll()
         self._input.register(connection.fileno(), select.POLLIN)
-        self._room = select.poll()
-        self._room.register(connection.fileno(), select.POLLIN | select.POLLOUT)
+        self._writable = select.poll()
+        self._writable.register(connection.fileno(), select.POLLIN | select.POLLOUT)
         self._prepared: dict[str, bytes] = {}
         self._least_seconds = 0.0
         """Lowest latency of recent reads."""
@@ -214,7 +214,7 @@ class PostgresLink:
         begun = self._runtime.monotonic()
         give_up_at = begun + self._timeouts.reply_seconds
         self._send(statement, parameters, give_up_at)
-        if self.is_near and self._input.poll(_NEAR_WAIT_MS):
+        if self.expects_reply_soon and self._input.poll(_NEAR_WAIT_MS):
             self._connection.pgconn.consume_input()
         reply = self._reply(give_up_at)
         took = self._runtime.monotonic() - begun
@@ -222,7 +222,7 @@ class PostgresLink:
         return reply
 
     @property
-    def is_near(self) -> bool:
+    def expects_reply_soon(self) -> bool:
         """Return whether a reply may arrive sooner than another thread could take over."""
         return self._least_seconds < NEAR_SECONDS
 
@@ -284,7 +284,7 @@ class PostgresLink:
         """Send buffered data."""
         connection = self._connection.pgconn
         while connection.flush():
-            self._wait(self._room, give_up_at)
+            self._wait(self._writable, give_up_at)
             connection.consume_input()
 
     def _result(self, give_up_at: float) -> PGresult | None:

@@ -54,7 +54,7 @@ def run_hook(
             secret. Other exceptions are bugs.
     """
     whole = Deadline(runtime, until, is_cancelled)
-    room = (
+    slot = (
         pool.one(
             event.username,
             depth=caller.depth,
@@ -65,14 +65,14 @@ def run_hook(
         else nullcontext()
     )
     try:
-        with room:
+        with slot:
             context = HookContext(
                 spec=spec,
                 event=event,
                 caller=caller,
                 output=output,
                 settings=settings,
-                deadline=whole.sooner(spec.timeout_seconds),
+                deadline=whole.within(spec.timeout_seconds),
                 environment=Environment(settings.env, output.hide),
             )
             context.deadline.check()

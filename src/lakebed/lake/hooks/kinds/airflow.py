@@ -88,7 +88,7 @@ def _send(
     *,
     is_secret: bool = False,
 ) -> Response:
-    deadline = context.deadline.sooner(_REQUEST_SECONDS)
+    deadline = context.deadline.within(_REQUEST_SECONDS)
     return send(
         context, method, url, headers=headers, body=body, deadline=deadline, is_secret=is_secret
     )

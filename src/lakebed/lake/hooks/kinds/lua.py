@@ -58,7 +58,7 @@ def _serve(context: HookContext, child: Child) -> str | None:
     while True:
         received = child.receive()
         if not received:
-            raise HookFailed(_describe_death(child.wait()))
+            raise HookFailed(_describe_exit(child.wait()))
         try:
             messages = [decoder.decode(each) for each in frames.add(received)]
         except (msgspec.MsgspecError, ValueError) as error:
@@ -164,7 +164,7 @@ def _joined(response: Response) -> dict[str, str]:
     return joined
 
 
-def _describe_death(code: int) -> str:
+def _describe_exit(code: int) -> str:
     if code < 0:
         return f"the script's process was ended by signal {-code}: it took too much CPU or memory"
     return f"the script's process ended with code {code} before the script did"

@@ -125,10 +125,10 @@ class Pipe:
     def take_standard_streams(cls) -> Self:
         """Take over the standard streams as the pipe, and redirect them to the null device."""
         pipe = cls(os.dup(0), os.dup(1))
-        nowhere = os.open(os.devnull, os.O_RDWR)
+        null = os.open(os.devnull, os.O_RDWR)
         for stream in range(3):
-            os.dup2(nowhere, stream)
-        os.close(nowhere)
+            os.dup2(null, stream)
+        os.close(null)
         return pipe
 
     def send(self, message: msgspec.Struct) -> None:

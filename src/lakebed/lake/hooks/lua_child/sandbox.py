@@ -34,7 +34,7 @@ def run_script(start: Start, pipe: Pipe) -> str | None:
             return None, str(error).encode()
         table = lua.table()
         for each, function in functions.items():
-            table[each.encode()] = values.guard(function)
+            table[each.encode()] = values.protected(function)
         return table
 
     run, values.wrap, values.new_array, values.is_array, values.collect = prepare(

@@ -71,7 +71,7 @@ class Values:
                 array[index] = self.to_lua(each)
             return array
         if callable(value):
-            return self.wrap(self.guard(value))
+            return self.wrap(self.protected(value))
         return value
 
     def _check_memory(self, size: int) -> None:
@@ -81,7 +81,7 @@ class Values:
             if self._lua.get_memory_used() > limit:
                 raise MemoryError
 
-    def guard(self, function: Callable[..., object]) -> Callable[..., tuple[object, ...]]:
+    def protected(self, function: Callable[..., object]) -> Callable[..., tuple[object, ...]]:
         """Wrap a function for Lua: converts arguments and results, and never raises.
 
         Returns true and the results, or false and a message.

@@ -71,7 +71,7 @@ def commit(
 @routes.add(wire.CommitsAPI.get, fs("ReadCommit", _REPOSITORY))
 def get_commit(request: ApiRequest, repository: RepositoryID, commit_id: str) -> wire.Commit:
     """Return a commit, by its id or any ref."""
-    found, refused = request.services.catalog.refs.get_judged_commit(repository, commit_id)
+    found, refused = request.services.catalog.refs.get_commit_and_refusal(repository, commit_id)
     return wire_commit(found, refused=refused)
 
 

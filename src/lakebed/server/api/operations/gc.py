@@ -44,26 +44,26 @@ def _unique_id(query: wire.UniqueQuery) -> UniqueID | None:
     return UniqueID(query.unique_id) if query.unique_id else None
 
 
-@routes.add(wire.GarbageAPI.mark, _UNCOMMITTED)
-def mark_storage(request: ApiRequest, repository: RepositoryID) -> wire.GarbageCollectionMark:
+@routes.add(wire.GarbageAPI.write_marker, _UNCOMMITTED)
+def write_marker(request: ApiRequest, repository: RepositoryID) -> wire.GarbageCollectionMark:
     """Write a marker object, so that the caller can verify that it opened the same storage.
 
     For a local storage, the answer contains its folder on the server's machine.
     """
-    return leave_mark(request, repository)
+    return leave_marker(request, repository)
 
 
-def leave_mark(request: ApiRequest, repository: RepositoryID) -> wire.GarbageCollectionMark:
+def leave_marker(request: ApiRequest, repository: RepositoryID) -> wire.GarbageCollectionMark:
     """Write a marker object into the storage of a repository; see `GCMarkers`."""
-    mark = request.services.reclaim.storage_markers.leave(repository)
+    marker = request.services.reclaim.storage_markers.leave(repository)
     storage = request.services.settings.blockstore
     local = storage.local if storage.type == "local" else None
     return wire.GarbageCollectionMark(
-        storage_namespace=mark.storage_namespace,
-        unique_id=mark.unique_id,
-        nonce=mark.nonce,
+        storage_namespace=marker.storage_namespace,
+        unique_id=marker.unique_id,
+        nonce=marker.nonce,
         local_root=None if local is None else str(local.root.resolve()),
-        versions=mark.versions,
+        versions=marker.versions,
     )
 
 
@@ -80,7 +80,9 @@ def take_lease(
         found = leases.renew(repository, body.holder)
     else:
         found = leases.take(repository, body.holder, over=body.over)
-    return wire.GarbageCollectionLease(holder=found.holder, mark=found.mark, seconds=found.seconds)
+    return wire.GarbageCollectionLease(
+        holder=found.holder, mark=found.version, seconds=found.seconds
+    )
 
 
 @routes.add(wire.GarbageAPI.give_lease_back, _UNCOMMITTED)

@@ -10,7 +10,7 @@ from lakebed.lake.imports.outside import JobReport
 from lakebed.lake.imports.sources import ImportSource, in_order
 from lakebed.lake.places import parse_address, parse_namespace
 from lakebed.server.api.operations.commits import wire_commit
-from lakebed.server.api.operations.gc import leave_mark
+from lakebed.server.api.operations.gc import leave_marker
 from lakebed.server.api.request import ApiRequest
 from lakebed.server.api.routes import Reply, Routes, fs
 from lakebed.wire import imports as wire
@@ -76,7 +76,7 @@ def _for_spark(
 ) -> wire.SparkImport:
     breaks = request.services.catalog.imports.breaks(repository)
     return wire.SparkImport(
-        mark=leave_mark(request, repository),
+        mark=leave_marker(request, repository),
         sources=[
             wire.SparkSource(
                 place=str(source.place),

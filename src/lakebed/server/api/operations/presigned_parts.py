@@ -78,10 +78,10 @@ def copy_part(
         raise _bad_range(source, found.size)
     _, size = resolve_range(wanted, found.size)
     with objects.read(found, byte_range=wanted) as stream:
-        mark = request.services.catalog.multiparts.put_presigned_part(
+        part_etag = request.services.catalog.multiparts.put_presigned_part(
             target, _number(part), stream, size=size
         )
-    return Reply(headers={"ETag": etag(mark)})
+    return Reply(headers={"ETag": etag(part_etag)})
 
 
 @routes.add(wire.PartsAPI.complete, _WRITE)

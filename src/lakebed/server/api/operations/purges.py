@@ -7,7 +7,7 @@ from typing import Final, Literal, TypeVar
 import msgspec
 
 from lakebed.engine.model import RepositoryID
-from lakebed.lake.tasks import TaskID, Tell
+from lakebed.lake.tasks import ReportProgress, TaskID
 from lakebed.reclaim.references import PurgeQuery
 from lakebed.reclaim.repository_purges import LeftNamespace
 from lakebed.server.api.request import ApiRequest
@@ -39,7 +39,7 @@ def purge_objects(
         raise BadRequest("a purge needs a reason, which is shown to later readers of the object")
     purges, username = request.services.reclaim.purges, request.identity.user_id
 
-    def work(tell: Tell) -> str:
+    def work(report_progress: ReportProgress) -> str:
         if not body.confirm:
             return json.dumps(asdict(purges.plan(repository, query)))
         done = purges.purge(
@@ -47,11 +47,11 @@ def purge_objects(
             query,
             reason=body.reason,
             username=username,
-            tell=lambda progress: tell(json.dumps(asdict(progress))),
+            report_progress=lambda progress: report_progress(json.dumps(asdict(progress))),
         )
         return json.dumps(asdict(done))
 
-    return TaskInfo(id=request.services.catalog.tasks.start_telling(found, _TASK, work))
+    return TaskInfo(id=request.services.catalog.tasks.start_with_progress(found, _TASK, work))
 
 
 @routes.add(wire.PurgesAPI.status, _PURGE)

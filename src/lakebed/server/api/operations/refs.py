@@ -167,6 +167,6 @@ def diff_refs(
     """List the changes on the right ref; by default, since the merge base."""
     three_dot = one_of(query.type, ("three_dot", "two_dot"), "type") == "three_dot"
     found = request.services.catalog.diff.list_between(
-        repository, ref, right_ref, listing(query), since_parting=three_dot
+        repository, ref, right_ref, listing(query), since_merge_base=three_dot
     )
     return differences_page(found, with_stats=query.include_right_stats)

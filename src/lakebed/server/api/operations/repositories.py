@@ -4,7 +4,7 @@ from typing import Final
 
 from lakebed.engine import model
 from lakebed.engine.model import RepositoryID
-from lakebed.lake.places import parse_namespace, spelling_of
+from lakebed.lake.places import canonical_path, parse_namespace
 from lakebed.server.api.pages import first_page
 from lakebed.server.api.request import ApiRequest, seconds
 from lakebed.server.api.routes import Need, Reply, Routes, fs
@@ -40,7 +40,7 @@ def list_repositories(request: ApiRequest, query: wire.RepositoriesQuery) -> Pag
 
 def _places(body: wire.RepositoryCreation) -> list[str]:
     """Return the canonical spelling of the storage namespace, for permission checks."""
-    return [spelling_of(parse_namespace(body.storage_namespace))]
+    return [canonical_path(parse_namespace(body.storage_namespace))]
 
 
 @routes.add(

@@ -6,7 +6,7 @@ from typing import Final
 from lakebed.block.address import Address
 from lakebed.engine.model import BranchID, RepositoryID
 from lakebed.lake.model import DEFAULT_CONTENT_TYPE
-from lakebed.lake.places import parse_address, spelling_of
+from lakebed.lake.places import canonical_path, parse_address
 from lakebed.server.api.operations.objects import wire_object
 from lakebed.server.api.request import ApiRequest, as_key
 from lakebed.server.api.routes import Routes, fs
@@ -28,7 +28,7 @@ _WRITE: Final = fs("WriteObject", "repository/{repository}/object/{query.path}")
 
 def _places(body: ObjectStageCreation) -> list[str]:
     """Return the canonical spelling of an address, for permission checks."""
-    return [spelling_of(parse_address(body.physical_address))]
+    return [canonical_path(parse_address(body.physical_address))]
 
 
 @routes.add(StagingAPI.address, _WRITE)

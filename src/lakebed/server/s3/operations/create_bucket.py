@@ -3,7 +3,7 @@
 from lakebed.auth import Action
 from lakebed.auth.policy.actions import namespace_arn
 from lakebed.lake.errors import Deleting, RepositoryNotFound
-from lakebed.lake.places import parse_namespace, spelling_of
+from lakebed.lake.places import canonical_path, parse_namespace
 from lakebed.server.s3.errors import ErrorCode, S3Error
 from lakebed.server.s3.request import S3Reply, S3Request
 from lakebed.server.s3.xml_reader import XML_BYTES_MAX, read_create_bucket
@@ -20,7 +20,7 @@ def handle(request: S3Request) -> S3Reply:
         raise _no_default_namespace(request)
     namespace = f"{prefix}{'' if prefix.endswith('/') else '/'}{request.repository}"
     place = parse_namespace(namespace)
-    request.authorize(Action.ATTACH_STORAGE_NAMESPACE, namespace_arn(spelling_of(place)))
+    request.authorize(Action.ATTACH_STORAGE_NAMESPACE, namespace_arn(canonical_path(place)))
     request.services.catalog.repositories.create(
         request.repository, place, committer=request.identity.committer
     )

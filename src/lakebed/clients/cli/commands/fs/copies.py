@@ -10,7 +10,7 @@ import typer
 from lakebed.clients.cli.commands.fs.parallel import Parallel, ParallelismOption
 from lakebed.clients.cli.commands.fs.progress import TransferReport, progress
 from lakebed.clients.cli.commands.fs.upload import ContentTypeOption
-from lakebed.clients.cli.errors import Incomplete, Misuse
+from lakebed.clients.cli.errors import Incomplete, InvalidArguments
 from lakebed.clients.cli.options import MetaOption, key_values
 from lakebed.clients.cli.output import size, warn
 from lakebed.clients.cli.session import Session
@@ -143,7 +143,7 @@ def _copy_folder(
     if (source.repository, source.ref) == (target.repository, target.ref) and (
         target.prefix.startswith(source.prefix)
     ):
-        raise Misuse(f"{target} lies inside {source}: choose a folder outside of it")
+        raise InvalidArguments(f"{target} lies inside {source}: choose a folder outside of it")
     query = ListQuery(prefix=source.prefix)
     items = list_items(session.client.objects.list, source.repository, source.ref, query)
     copied = []
@@ -174,18 +174,18 @@ def _copy(session: Session, path: str, source: PathUri, target: PathUri) -> Obje
 def _check(source: PathUri, target: PathUri) -> None:
     """Check that source and target are different paths of one repository."""
     if source.repository != target.repository:
-        raise Misuse(
+        raise InvalidArguments(
             f"{source} and {target} are in different repositories: download and upload instead"
         )
     if source == target:
-        raise Misuse(f"source and target are both {source}: choose another target")
+        raise InvalidArguments(f"source and target are both {source}: choose another target")
 
 
 def _named(source: PathUri, target: PathUri) -> PathUri:
     """Return the target of an object; in a folder, it keeps its name."""
     parse_object(str(source))
     if not source.name:
-        raise Misuse(f"{source} is a folder: pass -r to include all objects below it")
+        raise InvalidArguments(f"{source} is a folder: pass -r to include all objects below it")
     if not target.name:
         target = PathUri(target.repository, target.ref, f"{target.path}{source.name}")
     _check(source, target)

@@ -16,8 +16,8 @@ from lakebed.clients.cli.commands.fs.parts import (
     stat_object,
 )
 from lakebed.clients.cli.commands.fs.progress import Bar, NoProgressOption, TransferReport, progress
-from lakebed.clients.cli.commands.fs.transfer import Step, fetch_file, is_there
-from lakebed.clients.cli.errors import CommandError, Misuse
+from lakebed.clients.cli.commands.fs.transfer import Step, equals_object, fetch_file
+from lakebed.clients.cli.errors import CommandError, InvalidArguments
 from lakebed.clients.cli.output import size
 from lakebed.clients.cli.session import Session
 from lakebed.clients.cli.uris import PathArgument, PathUri
@@ -43,7 +43,7 @@ def download(
     lakebed fs download lakefs://my-repo/main/a.csv a.csv
     """
     if not recursive and not source.name:
-        raise Misuse(f"{source} is a folder: pass -r to download all objects below it")
+        raise InvalidArguments(f"{source} is a folder: pass -r to download all objects below it")
     report = TransferReport("downloaded", goes_on=True)
     # Parallel parts of one object, or parallel objects.
     fetcher = _Fetcher(session, part_size, 1 if recursive else parallelism, pre_sign=pre_sign)
@@ -71,7 +71,7 @@ class _Fetcher:
 
     def fetch(self, uri: PathUri, file: Path, found: ObjectStats, step: Step) -> int | None:
         """Download an object; return its size, or None if the file is already equal."""
-        if is_there(file, found):
+        if equals_object(file, found):
             step(found.size_bytes or 0)
             return None
         client = self.session.client

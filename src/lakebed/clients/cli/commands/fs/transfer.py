@@ -104,7 +104,7 @@ def _send_to_storage(
     return client.staging.link(*on_branch, PathQuery(path=target.path), body)
 
 
-def is_there(file: Path, found: ObjectStats) -> bool:
+def equals_object(file: Path, found: ObjectStats) -> bool:
     """Whether a file equals an object, if the checksum can tell."""
     if not (is_md5(found.checksum) and file.is_file()):
         return False

@@ -13,8 +13,8 @@ from lakebed.clients.cli.commands.fs.names import FoundFile, files_below
 from lakebed.clients.cli.commands.fs.parallel import Parallel, ParallelismOption
 from lakebed.clients.cli.commands.fs.parts import PreSignOption, stat_object
 from lakebed.clients.cli.commands.fs.progress import Bar, NoProgressOption, TransferReport, progress
-from lakebed.clients.cli.commands.fs.transfer import Step, is_there, send_file
-from lakebed.clients.cli.errors import Misuse
+from lakebed.clients.cli.commands.fs.transfer import Step, equals_object, send_file
+from lakebed.clients.cli.errors import InvalidArguments
 from lakebed.clients.cli.output import size
 from lakebed.clients.cli.session import Session
 from lakebed.clients.cli.uris import PathArgument, PathUri
@@ -48,9 +48,9 @@ def upload(
     lakebed fs upload -s a.csv lakefs://my-repo/main/a.csv
     """
     if recursive and not source.is_dir():
-        raise Misuse(f"{source} is not a folder: omit -r to upload a file")
+        raise InvalidArguments(f"{source} is not a folder: omit -r to upload a file")
     if not recursive and source.is_dir():
-        raise Misuse(f"{source} is a folder: pass -r to upload all files below it")
+        raise InvalidArguments(f"{source} is a folder: pass -r to upload all files below it")
     report = TransferReport("uploaded", goes_on=True)
     title = f"Uploading {source}" if recursive else source.name
     with progress(session, title, hidden=no_progress) as bar, report.reporting_interrupt():
@@ -103,7 +103,7 @@ def _upload_file(sender: _Sender, source: Path, bar: Bar) -> None:
 def _upload_input(sender: _Sender, bar: Bar) -> None:
     """Upload stdin through a temporary file: the server needs the size first."""
     if not sender.target.name:
-        raise Misuse(f"{sender.target} is a folder: append the name of the object")
+        raise InvalidArguments(f"{sender.target} is a folder: append the name of the object")
     with tempfile.TemporaryFile() as file:
         shutil.copyfileobj(sys.stdin.buffer, file)
         bar.expect([file.tell()])
@@ -152,7 +152,7 @@ def _is_empty(sender: _Sender) -> bool:
 
 def _has(client: Client, uri: PathUri, file: Path) -> bool:
     try:
-        return is_there(file, stat_object(client, uri))
+        return equals_object(file, stat_object(client, uri))
     except Refused:
         return False  # missing, or not allowed to read
 

@@ -13,7 +13,7 @@ from lakebed.engine.engine import Engine
 from lakebed.engine.keys import EMPTIED, STAGED_PREFIX
 from lakebed.engine.model import StagingToken
 from lakebed.engine.staging import listing
-from lakebed.engine.staging.empty_runs import EmptyRunNotes, KeyRange, fill
+from lakebed.engine.staging.skip_index import KeyRange, SkipIndex, fill
 from lakebed.engine.staging.writer import if_absent
 from lakebed.formats import MetaRangeID
 from lakebed.kv import Item, OutcomeUnknown, Store
@@ -36,7 +36,7 @@ FILLERS: dict[str, Callable[[Engine], None]] = {
         engine, REPOSITORY.id, MAIN, entry(KEYS[5], "new"), condition=if_absent
     ),
     "fresh put": lambda engine: staging.put(
-        engine, REPOSITORY.id, MAIN, entry(KEYS[5], "new"), is_fresh=lambda: True
+        engine, REPOSITORY.id, MAIN, entry(KEYS[5], "new"), is_recent=lambda: True
     ),
     "reset of a key": lambda engine: engine.resetter.reset_key(REPOSITORY, MAIN, KEYS[5]),
     "reset of a prefix": lambda engine: engine.resetter.reset_prefix(REPOSITORY, MAIN, KEYS[5]),
@@ -103,7 +103,7 @@ def test_a_listing_jumps_over_what_another_found_empty() -> None:
 
 
 @pytest.mark.parametrize("filler", FILLERS)
-def test_what_is_put_into_a_noted_stretch_is_listed(filler: str) -> None:
+def test_a_put_into_a_skipped_range_is_listed(filler: str) -> None:
     lake = Emptying()
     engine = lake.engine()
     assert listed(engine) == []
@@ -113,7 +113,7 @@ def test_what_is_put_into_a_noted_stretch_is_listed(filler: str) -> None:
 
 
 @pytest.mark.parametrize("filler", FILLERS)
-def test_what_is_put_behind_a_listing_under_way_is_in_the_next(filler: str) -> None:
+def test_a_put_behind_a_running_listing_is_in_the_next(filler: str) -> None:
     """The listing has passed the key, and is about to record it as empty."""
     lake = Emptying()
 
@@ -155,7 +155,7 @@ def test_a_run_that_goes_on_over_a_proposal_hides_what_is_confirmed(
         list_before_a_confirmation(Emptying())
 
 
-def test_what_is_put_before_the_search_begins_is_met_by_it() -> None:
+def test_a_put_before_the_search_is_found_by_it() -> None:
     """The listing has read ahead; it must read its recorded range again."""
     lake = Emptying()
     before = Before(lake.store, lambda call: call.operation == "set_if")
@@ -210,7 +210,7 @@ def test_a_note_that_cannot_be_read_is_ignored() -> None:
 def test_a_note_that_others_always_change_is_deleted() -> None:
     store = MemoryStore(ThreadRuntime())
     tokens = [StagingToken("new")]
-    notes = EmptyRunNotes(store, tokens, MetaRangeID("m"), now_us=0)
+    notes = SkipIndex(store, tokens, MetaRangeID("m"), now_us=0)
 
     def seek_before(call: StoreCall, apply: Callable[[], ResultT]) -> ResultT:
         if call.operation in {"set_if", "delete_if"}:
@@ -235,40 +235,40 @@ def test_a_tombstone_leaves_the_note_as_it_is() -> None:
 def test_a_note_is_about_one_state_of_a_branch() -> None:
     store = MemoryStore(ThreadRuntime())
     tokens = [StagingToken("new"), StagingToken("old")]
-    notes = EmptyRunNotes(store, tokens, MetaRangeID("m"), now_us=0)
+    notes = SkipIndex(store, tokens, MetaRangeID("m"), now_us=0)
     search = notes.seek(KeyRange(b"a", None))
     assert search is not None
-    assert notes.stretches() == []
+    assert notes.key_ranges() == []
     notes.found(search, b"c")
-    assert notes.stretches() == [KeyRange(b"a", b"c")]
-    assert EmptyRunNotes(store, tokens[:1], MetaRangeID("m"), now_us=0).stretches() == []
-    assert EmptyRunNotes(store, tokens, MetaRangeID("n"), now_us=0).stretches() == []
+    assert notes.key_ranges() == [KeyRange(b"a", b"c")]
+    assert SkipIndex(store, tokens[:1], MetaRangeID("m"), now_us=0).key_ranges() == []
+    assert SkipIndex(store, tokens, MetaRangeID("n"), now_us=0).key_ranges() == []
     for other_us in (600_000_000, -600_000_000):  # by a clock that is far ahead, too
-        assert EmptyRunNotes(store, tokens, MetaRangeID("m"), now_us=other_us).stretches() == []
+        assert SkipIndex(store, tokens, MetaRangeID("m"), now_us=other_us).key_ranges() == []
 
 
 def test_filling_cuts_stretches_off_before_the_key() -> None:
     store = MemoryStore(ThreadRuntime())
     tokens = [StagingToken("new")]
-    notes = EmptyRunNotes(store, tokens, MetaRangeID("m"), now_us=0)
+    notes = SkipIndex(store, tokens, MetaRangeID("m"), now_us=0)
     for start in (b"a", b"c", b"e"):
         search = notes.seek(KeyRange(start, None))
         assert search is not None
         notes.found(search, start + b"z")
     fill(store, tokens[0], [b"cd", b"cc", b"e", b"x"], note_at(store, tokens[0]))
     left = [KeyRange(b"a", b"az"), KeyRange(b"c", b"cc")]
-    assert notes.stretches() == left
+    assert notes.key_ranges() == left
     search = notes.seek(KeyRange(b"m", None))
     assert search is not None
     fill(store, tokens[0], [b"n"], note_at(store, tokens[0]))
     notes.found(search, b"z")
-    assert notes.stretches() == left
+    assert notes.key_ranges() == left
 
 
 def test_a_lost_reply_to_a_filling_is_looked_into() -> None:
     store = MemoryStore(ThreadRuntime())
     tokens = [StagingToken("new")]
-    notes = EmptyRunNotes(store, tokens, MetaRangeID("m"), now_us=0)
+    notes = SkipIndex(store, tokens, MetaRangeID("m"), now_us=0)
     search = notes.seek(KeyRange(b"a", None))
     assert search is not None
     notes.found(search, None)
@@ -280,4 +280,4 @@ def test_a_lost_reply_to_a_filling_is_looked_into() -> None:
         return apply()
 
     fill(FaultyStore(store, refuse), tokens[0], [b"b"], note_at(store, tokens[0]))
-    assert notes.stretches() == [KeyRange(b"a", b"b")]
+    assert notes.key_ranges() == [KeyRange(b"a", b"b")]

@@ -68,7 +68,7 @@ class KeyRange:
 
 
 @dataclass(frozen=True, slots=True)
-class EmptyRunSearch:
+class SkipIndexSearch:
     """A range that a listing has recorded as sought, and reads from now on."""
 
     key_range: KeyRange
@@ -76,7 +76,7 @@ class EmptyRunSearch:
     version: Version
 
 
-class EmptyRunNotes:
+class SkipIndex:
     """The skip index of a state of a branch, as read and extended by a listing."""
 
     def __init__(
@@ -93,10 +93,10 @@ class EmptyRunNotes:
         self._metarange_id = metarange_id
         self._now_us = now_us
 
-    def stretches(self) -> list[KeyRange]:
+    def key_ranges(self) -> list[KeyRange]:
         return [_key_range(each) for each in self._counting(self._find())]
 
-    def seek(self, key_range: KeyRange) -> EmptyRunSearch | None:
+    def seek(self, key_range: KeyRange) -> SkipIndexSearch | None:
         """Record that a range is being read, or return None if this did not certainly succeed.
 
         Only keys read from the store after this call may be passed to `found`.
@@ -110,11 +110,11 @@ class EmptyRunNotes:
         )
         predicate: Predicate = ABSENT if before is None else before.predicate
         try:
-            return EmptyRunSearch(key_range, note, self._set_if(note, predicate))
+            return SkipIndexSearch(key_range, note, self._set_if(note, predicate))
         except (PredicateFailed, OutcomeUnknown):
             return None
 
-    def found(self, search: EmptyRunSearch, end: bytes | None) -> None:
+    def found(self, search: SkipIndexSearch, end: bytes | None) -> None:
         """Record that no entry is left from the start of a search up to `end`.
 
         Writers know only of the sought range, so empty keys beyond are not recorded.
