@@ -85,7 +85,7 @@ def test_a_run_is_started_once_and_awaited(url: str) -> None:
             assert patch.status_code == 200
             again = trigger(url, wait_for_dag=True)
             assert again.error == error
-            assert "Answer: 409" in again.output
+            assert "Response: 409" in again.output
             assert token not in again.output
         assert client.get("/api/v2/dags/etl/dagRuns").json()["total_entries"] == 1
 
