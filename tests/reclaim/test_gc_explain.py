@@ -44,6 +44,15 @@ def says(found: Explanation, verdict: str, *parts: str) -> None:
         assert part in text
 
 
+def test_an_address_without_an_object(lake: GCLake) -> None:
+    for address in ("local://lake/data/none", "local://elsewhere/none"):
+        found = of_address(lake, address)
+        assert (found.verdict, found.reasons[0]) == (
+            "gone",
+            "The storage does not contain the object.",
+        )
+
+
 def test_commits(lake: GCLake) -> None:
     catalog = lake.lake.catalog
     lake.upload("a")
@@ -204,9 +213,11 @@ def test_explain_objects_of_uploads(lake: GCLake) -> None:
 def test_foreign_paths_are_not_issued(lake: GCLake) -> None:
     foreign = ["local://elsewhere/a", "local://lake/data/mine"]
     for address in foreign:
+        lake.lake.block.put(Address.parse(address), [b"1"])
         says(of_address(lake, address), "kept", "never delete it", "imported")
     own = lake.upload("a")
     other = own.replace(lake.lake.repository.unique_id, "ab" * 10)
+    lake.lake.block.put(Address.parse(other), [b"1"])
     says(of_address(lake, other), "kept", f"unique id {'ab' * 10}", "an earlier repository")
 
 

@@ -1,13 +1,16 @@
 """Queries are read as the standard library reads them."""
 
+import json
 from typing import Any
 from urllib.parse import parse_qsl, unquote_plus
 
+import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from lakebed.server.api.dispatch import _read_query
 from lakebed.server.http.errors import BadRequest
+from tests.server.kit import server
 
 LISTS: Any = dict[str, list[str]]
 
@@ -43,3 +46,33 @@ def test_a_query_is_read_as_the_library_reads_it(text: str) -> None:
         assert isinstance(found, str)
     else:
         assert found == of_library(text)
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "said"),
+    [
+        (
+            "GET",
+            "?amount=a",
+            None,
+            'invalid query: amount: expected a whole number, at least -1 and at most 1000, not "a"',
+        ),
+        ("POST", "", {"name": 5}, "invalid body: name: expected a text, not 5"),
+        ("POST", "", {"name": "new"}, "invalid body: storage_namespace is missing"),
+        ("POST", "", "{", "invalid body: not JSON (Input data was truncated)"),
+    ],
+)
+def test_an_invalid_argument_is_named_with_its_value(
+    method: str, path: str, body: object, said: str
+) -> None:
+    text = body if isinstance(body, str) else json.dumps(body)
+    with server() as found:
+        answer = found.call(
+            method,
+            f"/repositories{path.partition('?')[0]}",
+            query_string=path.partition("?")[2],
+            body=text if method == "POST" else None,
+            headers={"Content-Type": "application/json"},
+        )
+    assert answer.status_code == 400
+    assert answer.json["detail"] == said

@@ -130,6 +130,33 @@ def test_a_wrong_type_says_what_was_expected_and_from_where(tmp_path: Path) -> N
     )
 
 
+@pytest.mark.parametrize(
+    ("s3", "said"),
+    [
+        ("path_style: 5", "path_style: expected true or false or auto, not 5"),
+        (
+            "server_side_encryption: 'aws:kms:dsse'",
+            "server_side_encryption: expected one of AES256, aws:kms, not 'aws:kms:dsse'",
+        ),
+        (
+            "server_side_encryption_kms_key_id: k",
+            "server_side_encryption_kms_key_id needs server_side_encryption aws:kms, not none",
+        ),
+        (
+            "server_side_encryption: AES256, server_side_encryption_kms_key_id: k",
+            "server_side_encryption_kms_key_id needs server_side_encryption aws:kms, not AES256",
+        ),
+        (
+            "server_side_encryption: 'aws:kms', server_side_encryption_kms_key_id: a b",
+            "server_side_encryption_kms_key_id must be the id or ARN of a key, not 'a b'",
+        ),
+    ],
+)
+def test_settings_of_s3_have_few_values(tmp_path: Path, s3: str, said: str) -> None:
+    (problem,) = problems_of(tmp_path, f"blockstore: {{type: s3, s3: {{{s3}}}}}")
+    assert problem.removeprefix("blockstore.s3").lstrip(".: ").startswith(said)
+
+
 def test_commands_of_hooks_are_programs_with_arguments(tmp_path: Path) -> None:
     text = "hooks: {commands: {scan: [/opt/scan, --deep]}}"
     loaded = from_yaml(tmp_path, text)

@@ -283,6 +283,10 @@ def test_a_search_halves_what_is_left(
     )
     said = run("bisect", "start", main, f"{repo}/{commits[0]}")
     assert said.startswith("7 commits left, about 2 steps\nTest lakefs://")
+    assert run.error("bisect", "start", main, f"{repo}/{commits[1]}") == (
+        f"a search in {repo} is in progress (7 commits left): end it with `lakebed bisect reset`"
+    )
+    assert run("bisect", "log") == said
     steps = 0
     while "first bad" not in said:
         current = said.split("/")[-1].split()[0]

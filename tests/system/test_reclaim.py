@@ -90,6 +90,10 @@ def test_a_command_says_why_something_is_kept(client: Client, server: LakebedSer
     address = found.partition(" ")[0]
     assert f"{address} is retained:\n- It is staged on branch main as 'b': retained.\n" == found
     assert gc("explain", address) == found
+    missing = f"{address}-other"
+    assert f"{missing} does not exist:\n- The storage does not contain the object." in gc(
+        "explain", missing
+    )
     assert "It is the head of branch main." in gc("explain", f"{uri}/main")
     told = json.loads(gc("explain", f"{uri}/main/a", "--json"))
     assert (told["verdict"], "references it as 'a'" in told["reasons"][0]) == ("kept", True)

@@ -27,6 +27,7 @@ from lakebed.block.registry import open_block
 from lakebed.block.settings import (
     AzureSettings,
     BlockSettings,
+    Encryption,
     GCSSettings,
     LocalSettings,
     MemorySettings,
@@ -64,6 +65,7 @@ __all__ = [
     "ByteStream",
     "DeleteResult",
     "ETag",
+    "Encryption",
     "Forbidden",
     "FromOffset",
     "GCSSettings",

@@ -6,6 +6,8 @@ from pathlib import Path
 from typing import Literal
 from urllib.parse import urlsplit
 
+from lakebed.block.errors import InvalidArgument
+
 
 @dataclass(frozen=True, slots=True)
 class LocalSettings:
@@ -21,6 +23,18 @@ class LocalSettings:
 @dataclass(frozen=True, slots=True)
 class MemorySettings:
     """The memory of this process; each opened store starts empty."""
+
+
+@dataclass(frozen=True, slots=True)
+class Encryption:
+    """Encryption of an object by its storage."""
+
+    algorithm: Literal["AES256", "aws:kms"]
+    kms_key_id: str | None = None
+    """None: the default key of the account."""
+
+    def __str__(self) -> str:
+        return self.algorithm if self.kms_key_id is None else f"{self.algorithm}:{self.kms_key_id}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +58,36 @@ class S3Settings:
     path_style: bool | Literal["auto"] = "auto"
     """Whether requests contain the bucket in the path instead of the host name. ``auto``: if the
     endpoint's host is an IP address or a name without dots."""
+    server_side_encryption: Literal["AES256", "aws:kms"] | None = None
+    """Encryption requested with every write. None, and presigned uploads of whole objects: the
+    default of the bucket."""
+    server_side_encryption_kms_key_id: str | None = None
+    """Id or ARN of the key for ``aws:kms``, or None for the default key of the account."""
+
+    @property
+    def encryption(self) -> Encryption | None:
+        """The encryption requested with every write, or None.
+
+        Raises:
+            InvalidArgument: The settings name an unknown algorithm, or a key without ``aws:kms``.
+        """
+        algorithm, key = self.server_side_encryption, self.server_side_encryption_kms_key_id
+        if algorithm not in {None, "AES256", "aws:kms"}:
+            raise InvalidArgument(
+                f"server_side_encryption must be AES256 or aws:kms, not {algorithm!r}"
+            )
+        if key is None:
+            return None if algorithm is None else Encryption(algorithm)
+        if algorithm != "aws:kms":
+            raise InvalidArgument(
+                "server_side_encryption_kms_key_id needs server_side_encryption aws:kms, not"
+                f" {algorithm or 'none'}"
+            )
+        if not (key and key.isascii() and key.isprintable() and " " not in key):
+            raise InvalidArgument(
+                f"server_side_encryption_kms_key_id must be the id or ARN of a key, not {key!r}"
+            )
+        return Encryption(algorithm, key)
 
     @property
     def uses_path_style(self) -> bool:

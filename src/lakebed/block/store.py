@@ -36,6 +36,7 @@ from lakebed.block.errors import (
     StorageClosed,
 )
 from lakebed.block.ranges import ByteRange, FileSection
+from lakebed.block.settings import Encryption
 
 ETag = NewType("ETag", str)
 """Identifies a content of an object; without quotes. Writing other bytes changes it."""
@@ -222,6 +223,10 @@ class BlockStore(ABC):
     part_bytes_min: int
     """Minimum size of all parts of an upload but the last; `complete_upload` raises `InvalidPart`
     for smaller parts."""
+
+    encryption: Encryption | None = None
+    """Encryption requested with every write except presigned PUTs of whole objects; None: the
+    storage decides."""
 
     @abstractmethod
     def check_address(self, address: Address) -> None:

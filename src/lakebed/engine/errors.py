@@ -66,8 +66,9 @@ class BranchNotFound(NotFound):
 
     kind = "branch_not_found"
 
-    def __init__(self, branch: str) -> None:
-        super().__init__(f"branch not found: {branch}")
+    def __init__(self, branch: str, is_: str = "") -> None:
+        reason = f" is {is_}, and only branches can be changed" if is_ else ""
+        super().__init__(f"branch not found: {branch}{reason}")
 
 
 class TagNotFound(NotFound):

@@ -152,7 +152,7 @@ class Readings:
         """Return the reading of a branch; raise `BranchNotFound` if it does not exist."""
         found = self._read(repository_id, branch)
         if found.found is None:
-            raise BranchNotFound(branch)
+            raise self._resolver.not_a_branch(found.repository, branch)
         return found
 
     @traced("engine.read_to_write")
@@ -179,7 +179,10 @@ class Readings:
             found = self._to_write.get((repository_id, branch))
         else:
             found = self._read(repository_id, branch, key, with_rules=True)
-        return _checked(branch, found, unique_id)
+        try:
+            return _checked(branch, found, unique_id)
+        except BranchNotFound:
+            raise self._resolver.not_a_branch(found.repository, branch) from None
 
     def renewed(self, known: Reading, key: bytes) -> Reading:
         """Return `known` if recent enough for a write of `key`, or else `to_write`."""

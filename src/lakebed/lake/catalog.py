@@ -63,6 +63,8 @@ class Catalog:
         purge_marks = PurgeMarks(store)
         self.storage_scheme = block.scheme
         """URL scheme of storage namespaces."""
+        self.encryption = block.encryption
+        """Encryption requested from the storage, or None."""
         self.repositories = engine.repositories
         self.refs = Refs(engine, store, block, runtime, purge_marks)
         self.ref_changes = engine.refs

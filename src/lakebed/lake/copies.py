@@ -48,7 +48,15 @@ from lakebed.engine.reading import Reading
 from lakebed.engine.staging.writer import Condition, IsRecent
 from lakebed.formats import AddressType, Entry
 from lakebed.formats.object_paths import ObjectPath
-from lakebed.lake.entry_metadata import OF_ONE_ADDRESS, REQUESTS, of_bytes, split
+from lakebed.lake.entry_metadata import (
+    OF_ONE_ADDRESS,
+    REPLACEABLE,
+    REQUESTS,
+    for_encryption,
+    has_encryption,
+    of_bytes,
+    split,
+)
 from lakebed.lake.etag_pins import ETagPins, replaced, with_pin
 from lakebed.lake.model import ObjectStats, check_metadata, check_path, new_entry, stats_of
 from lakebed.lake.purge_marks import PurgeMarks, missing_error
@@ -76,6 +84,8 @@ class _Copy:
     condition: Condition | None
     digest: str | None = None
     """Digest of the request, or None if its client sent no id."""
+    encrypted: bool = False
+    """Whether the copy must have the configured encryption."""
 
     @property
     def repository(self) -> Repository:
@@ -126,13 +136,14 @@ class Copies:
         condition: Condition | None = None,
         invocation: Invocation | None = None,
         source_condition: Condition | None = None,
+        encrypted: bool = False,
     ) -> ObjectStats:
         """Copy an object to a path of a branch.
 
         `source_repository_id` defaults to the destination; `content_type` and `metadata` default to
         the source's. `condition` and `source_condition` decide, given the existing and the source
         entry, whether to copy. `invocation` identifies the request, to detect a repeat of a
-        conditional copy.
+        conditional copy. `encrypted` copies the bytes if they lack the configured encryption.
 
         Raises:
             InvalidPath, InvalidMetadata: The path or the metadata is invalid.
@@ -170,6 +181,7 @@ class Copies:
             metadata=kept if metadata is None else {**metadata, **of_bytes(kept)},
             condition=condition,
             digest=None if invocation is None else invocation.digest(repository_id, branch, path),
+            encrypted=encrypted,
         )
         on_one_branch = source.unique_id == repository.unique_id and source_ref == branch
         return self._make(copy, may_share=on_one_branch)
@@ -219,6 +231,9 @@ class Copies:
         return entry
 
     def _make(self, copy: _Copy, *, may_share: bool) -> ObjectStats:
+        encryption = self._block.encryption if copy.encrypted else None
+        if encryption is not None and not has_encryption(copy.entry.metadata, encryption):
+            return self._copy_bytes(copy)
         issued = ObjectPath.parse(copy.entry.address)
         if may_share and _is_external(copy):
             return self._share(copy, None)
@@ -253,7 +268,7 @@ class Copies:
 
     def _is_settled(self, copy: _Copy, issued: ObjectPath | None) -> bool:
         """Whether every URL by which the object could be replaced has expired."""
-        if OF_ONE_ADDRESS.isdisjoint(copy.entry.metadata):
+        if REPLACEABLE.isdisjoint(copy.entry.metadata):
             return True
         return issued is not None and self._freshness.is_settled(issued)
 
@@ -309,7 +324,7 @@ class Copies:
         # The new address was issued to no one else, so its content cannot change.
         metadata = {
             name: value for name, value in copy.metadata.items() if name not in OF_ONE_ADDRESS
-        }
+        } | for_encryption(self._block.encryption)
         watch = self._purge_marks.watch([source], address)
         try:
             return self._stager.stage(

@@ -1,4 +1,4 @@
-"""Reserved entry metadata: HTTP headers, parts, checksum, content ETag and request digests.
+"""Reserved entry metadata: HTTP headers, parts, checksum, content ETag, encryption and requests.
 
 S3 clients set headers that accompany the bytes of an object (``Content-Encoding`` and others), read
 single parts of a multipart upload, and request the checksum sent with the bytes. Entries store all
@@ -11,11 +11,15 @@ valid for one address only: a copy of the storage elsewhere has other ETags, and
 it. An object linked before its upload is marked as *unverified* instead (see `etag_pins`), again
 for one address.
 
+The encryption requested from the storage is stored to tell it apart from that of objects written by
+others, for one address too.
+
 A conditional write stores the digest of its request, to detect a repeat, and digests of earlier
 requests (see `repeats`). They are valid for one path and branch, so copies omit them.
 
-Checksum, ETag, unverified mark and digests are not part of an entry's identity: equal bytes are
-the same object for commits and merges, whatever their checksum algorithm, address or reader.
+Checksum, ETag, unverified mark, encryption and digests are not part of an entry's identity: equal
+bytes are the same object for commits and merges, whatever their checksum algorithm, address or
+reader.
 
 Clients that can write metadata through the REST API can write these keys too, so values are
 validated when read, and invalid values ignored.
@@ -27,7 +31,7 @@ from collections.abc import Mapping, Sequence
 from itertools import accumulate, groupby
 from typing import Final, NamedTuple
 
-from lakebed.block import PART_NUMBER_MAX, Address, ETag
+from lakebed.block import PART_NUMBER_MAX, Address, Encryption, ETag
 from lakebed.formats import Entry
 from lakebed.formats.imported import ANY_PLACE, CONTENT
 from lakebed.lake.checksums import Checksum
@@ -37,11 +41,14 @@ _HEADER: Final = f"{RESERVED}header::"
 _PARTS: Final = f"{RESERVED}parts"
 CHECKSUM: Final = f"{RESERVED}checksum"
 UNVERIFIED: Final = f"{RESERVED}unverified"
+ENCRYPTION: Final = f"{RESERVED}encryption"
 REQUESTS: Final = f"{RESERVED}requests"
 
-OUTSIDE_IDENTITY: Final = frozenset({CHECKSUM, CONTENT, REQUESTS, UNVERIFIED})
+OUTSIDE_IDENTITY: Final = frozenset({CHECKSUM, CONTENT, ENCRYPTION, REQUESTS, UNVERIFIED})
 """Metadata keys that are not part of an entry's identity."""
-OF_ONE_ADDRESS: Final = frozenset({CONTENT, UNVERIFIED})
+REPLACEABLE: Final = frozenset({CONTENT, UNVERIFIED})
+"""Metadata keys of objects that another client could overwrite."""
+OF_ONE_ADDRESS: Final = REPLACEABLE | {ENCRYPTION}
 """Metadata keys without meaning for a copy of the bytes at another address."""
 
 HEADERS: Final = (
@@ -114,7 +121,7 @@ def for_parts(sizes: Sequence[int]) -> dict[str, str]:
 
 def of_bytes(metadata: Mapping[str, str]) -> dict[str, str]:
     """Return the part of an entry's metadata that describes its bytes and accompanies copies."""
-    names = (_PARTS, CHECKSUM, CONTENT, UNVERIFIED)
+    names = (_PARTS, CHECKSUM, *OF_ONE_ADDRESS)
     return {name: metadata[name] for name in names if name in metadata}
 
 
@@ -143,6 +150,16 @@ def for_checksum(checksum: Checksum | None) -> dict[str, str]:
 def checksum_of(reserved: Mapping[str, str]) -> Checksum | None:
     """Return the stored checksum, or None."""
     return Checksum.parse(reserved[CHECKSUM]) if CHECKSUM in reserved else None
+
+
+def for_encryption(encryption: Encryption | None) -> dict[str, str]:
+    """Encode the encryption with which an object was written, if any, as metadata."""
+    return {} if encryption is None else {ENCRYPTION: str(encryption)}
+
+
+def has_encryption(reserved: Mapping[str, str], encryption: Encryption) -> bool:
+    """Whether an object was written with an encryption."""
+    return reserved.get(ENCRYPTION) == str(encryption)
 
 
 def for_requests(digests: Sequence[str]) -> dict[str, str]:

@@ -44,7 +44,7 @@ from lakebed.formats.object_paths import (
     new_partition,
 )
 from lakebed.lake.checksums import Proof, hashed_by
-from lakebed.lake.entry_metadata import for_checksum
+from lakebed.lake.entry_metadata import for_checksum, for_encryption
 from lakebed.lake.model import (
     DEFAULT_CONTENT_TYPE,
     ObjectStats,
@@ -341,7 +341,11 @@ class Uploads:
             size=stored.size,
             checksum=stored.md5,
             content_type=content_type,
-            metadata={**(metadata or {}), **(for_checksum(proof.verified()) if proof else {})},
+            metadata={
+                **(metadata or {}),
+                **for_encryption(self._block.encryption),
+                **(for_checksum(proof.verified()) if proof else {}),
+            },
             condition=condition,
             digest=digest,
         )

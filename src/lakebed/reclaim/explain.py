@@ -31,6 +31,7 @@ from lakebed.reclaim.runs import GCFindings, GCRuns
 
 Verdict = Literal["kept", "going", "gone"]
 _NEVER: Final = 1 << 62
+_NO_OBJECT: Final = "The storage does not contain the object."
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,20 +108,22 @@ class Explanations:
     def _of_address(
         self, repository: Repository, address: Address, shown_by: CommitID | None
     ) -> Explanation:
+        stored = self._stored(address)
         foreign = self._of_foreign(repository, address)
-        if foreign is not None:
+        if foreign is not None and stored is not None:
             return Explanation(str(address), "kept", [foreign])
+        if foreign is not None:
+            return Explanation(str(address), "gone", [_NO_OBJECT])
         references = References(self._engine, self._store, repository, address)
         reasons = [*self._of_purge(address)]
         kept = [*self._of_uploads(references), *self._of_staged(references)]
-        stored = self._stored(address)
         verdict, committed = self._of_commits(
             repository, references, shown_by, is_deleted=stored is None
         )
         if stored is None:
             path = _path(repository, address)
             reasons += [
-                "The storage does not contain the object.",
+                _NO_OBJECT,
                 *self._of_report(repository, path),
             ]
             return Explanation(str(address), "gone", [*reasons, *kept, *committed])

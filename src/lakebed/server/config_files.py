@@ -9,25 +9,15 @@ import reprlib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 from pathlib import Path
-from types import NoneType, UnionType
-from typing import Final, Literal, get_args, get_origin, get_type_hints
+from typing import Final, get_args, get_origin, get_type_hints
 
 import msgspec
 import yaml
 
+from lakebed.base.invalid import expected
 from lakebed.server.settings import ServerSettings, SettingsError
 
 ENVIRONMENT_PREFIX: Final = "LAKEBED_SERVER__"
-
-_EXPECTED: Final[dict[object, str]] = {
-    int: "a whole number",
-    float: "a number",
-    bool: "true or false",
-    str: "a text",
-    Path: "a path",
-    tuple[str, ...]: "a list of texts",
-    dict[str, tuple[str, ...]]: "a mapping of names to lists of texts",
-}
 
 # Truncate: a few lines of YAML with aliases can expand to gigabytes.
 _SHOWN: Final = reprlib.Repr()
@@ -180,7 +170,7 @@ class _Sources:
         except msgspec.ValidationError:
             shown = "" if leaf.secret else f", not {_SHOWN.repr(given.value)}"
             self._problems.append(
-                f"{key}: expected {_expected(leaf.type)}{shown} (from {given.origin})"
+                f"{key}: expected {expected(leaf.type)}{shown} (from {given.origin})"
             )
             return None
 
@@ -207,16 +197,6 @@ def _decode_path(target: type, value: object) -> object:
     if target is Path and isinstance(value, str | Path):
         return Path(value)
     raise TypeError
-
-
-def _expected(annotation: object) -> str:
-    if get_origin(annotation) is Literal:
-        names = ", ".join(get_args(annotation))
-        return f"one of {names}" if len(get_args(annotation)) > 1 else names
-    if isinstance(annotation, UnionType):
-        inner = [_expected(each) for each in get_args(annotation) if each is not NoneType]
-        return " or ".join(inner)
-    return _EXPECTED[annotation]
 
 
 def _hint(name: str, known: Iterable[str], *, separator: str) -> str:

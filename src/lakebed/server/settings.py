@@ -390,12 +390,20 @@ def _problems(settings: ServerSettings) -> Iterator[str]:
             yield from error.problems
     if settings.auth.secret_key and settings.auth.secret_key_file:
         yield "auth: set secret_key or secret_key_file, not both"
+    yield from _storage_problems(settings)
+    yield from _time_problems(settings)
+
+
+def _storage_problems(settings: ServerSettings) -> Iterator[str]:
     if settings.gc.versions == "delete" and settings.blockstore.type in {"azure", "gcs"}:
         yield (
             "gc.versions is delete, which needs S3 (blockstore.type is"
             f" {settings.blockstore.type}): set it to keep, and delete versions by a lifecycle rule"
         )
-    yield from _time_problems(settings)
+    try:
+        _ = settings.blockstore.s3 and settings.blockstore.s3.encryption
+    except LakebedError as error:
+        yield f"blockstore.s3: {error}"
 
 
 def _listen_problems(listen: ListenSettings) -> Iterator[str]:

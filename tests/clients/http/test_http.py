@@ -13,7 +13,14 @@ from hypothesis import strategies as st
 from lakebed.clients.http.errors import InvalidName, Refused, UnexpectedAnswer, Unreachable
 from lakebed.clients.http.http import Client, _joined, checks_certificates
 from lakebed.clients.http.settings import ClientSettings
-from tests.clients.http.scripted import Answer, Request, answer_json, asked, scripted_client
+from tests.clients.http.scripted import (
+    Answer,
+    Request,
+    answer_json,
+    asked,
+    scripted_client,
+    scripted_server,
+)
 
 ODD_PATH = "a b/ä%2F+&=?#//./~\\\n"
 
@@ -100,6 +107,18 @@ def test_without_a_message_the_status_speaks(body: bytes) -> None:
         pytest.raises(Refused, match=r"^bad gateway \(502\)$"),
     ):
         client.send(asked("GET", "x"))
+
+
+def test_https_to_a_server_without_tls_names_the_cause() -> None:
+    with scripted_server(lambda _: Answer(500)) as plain:
+        endpoint = plain.replace("http://", "https://")
+        settings = ClientSettings(endpoint=endpoint, access_key_id="a", secret_access_key="b")
+        with closing(Client(settings)) as client, pytest.raises(Unreachable) as caught:
+            client.send(asked("GET", "x"))
+    assert str(caught.value) == (
+        f"{endpoint} does not answer by TLS: if the server has no certificate, use the endpoint"
+        f" {plain}"
+    )
 
 
 def test_an_error_that_is_not_of_the_api_names_the_endpoint() -> None:

@@ -15,8 +15,12 @@ from tests.lake.hooks.kit import Ran, run
 pytestmark = pytest.mark.slow
 
 
-def command(code: str, *, timeout: str = "1m", args: list[str] | None = None) -> Ran:
-    settings = HookLimits(commands={"mine": (sys.executable, "-I", "-c", code)})
+def command(
+    code: str, *, timeout: str = "1m", args: list[str] | None = None, memory_mib: int = 1024
+) -> Ran:
+    settings = HookLimits(
+        commands={"mine": (sys.executable, "-I", "-c", code)}, command_memory_mib=memory_mib
+    )
     properties = {"command": "mine", "args": args or [], "timeout": timeout}
     return run("command", properties, settings=settings)
 
@@ -49,7 +53,34 @@ def test_commands_not_configured_are_not_run() -> None:
     assert "no command '/bin/sh'" in str(ran.error)
     settings = HookLimits(commands={"mine": ("/no/such/program",)})
     ran = run("command", {"command": "mine"}, settings=settings)
-    assert ran.error == "/no/such/program cannot be started: No such file or directory"
+    assert ran.error == "/no/such/program cannot be started: it is missing or not executable"
+
+
+def test_a_program_is_found_in_the_path_or_from_the_root_directory() -> None:
+    for program in ("echo", "bin/echo"):
+        settings = HookLimits(commands={"mine": (program, "done")})
+        ran = run("command", {"command": "mine"}, settings=settings)
+        assert (ran.error, ran.output) == (None, "done\n")
+
+
+def test_memory_is_limited_also_of_processes_that_it_starts() -> None:
+    allocates = "print(len(bytearray(300 << 20)))"
+    starts = (
+        f"import subprocess, sys; sys.exit(subprocess.call([sys.executable, '-c', {allocates!r}]))"
+    )
+    for code in (allocates, starts):
+        assert command(code).output == f"{300 << 20}\n"
+        ran = command(code, memory_mib=200)
+        assert ran.error == (
+            "the command mine failed with exit code 1 and reports a lack of memory"
+            " (hooks.command_memory_mib is 200)"
+        )
+        assert "MemoryError" in ran.output
+
+
+def test_memory_that_is_only_reserved_is_not_limited() -> None:
+    reserves = "import mmap; mmap.mmap(-1, 1 << 40, flags=mmap.MAP_PRIVATE | 0x4020, prot=0)"
+    assert command(reserves, memory_mib=200).error is None
 
 
 def test_a_command_that_ignores_its_input_is_not_waited_for() -> None:

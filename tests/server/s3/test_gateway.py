@@ -18,7 +18,8 @@ from hypothesis import strategies as st
 import lakebed
 from lakebed.auth import KeyPair
 from lakebed.base.errors import LakebedError
-from lakebed.engine.model import BranchID, RepositoryID
+from lakebed.engine.commits.requests import CommitRequest
+from lakebed.engine.model import BranchID, RepositoryID, TagID
 from lakebed.server.http import refusals
 from lakebed.server.http.admission import ANONYMOUS, Admission, FairPool, Holder, Overloaded
 from lakebed.server.http.refusals import RefusalLog
@@ -362,13 +363,28 @@ def test_texts_that_cannot_be_headers_are_left_out(gate: Door) -> None:
 
 def test_keys_that_cannot_be_written(gate: Door) -> None:
     refs, repository = gate.services.catalog.refs, RepositoryID(REPOSITORY)
-    head = refs.get_branch(repository, BranchID("main")).commit_id
+    assert gate.ask("PUT", KEY, b"x").status == 200
+    request = CommitRequest(committer="ann", message="m")
+    head = gate.services.catalog.commits.commit(repository, BranchID("main"), request).commit.id
     for target, code in [
         (f"{BUCKET}/{head}/key", "NoSuchBucket"),
         (f"{BUCKET}/main", "InvalidArgument"),
         ("/nowhere/main/key", "NoSuchBucket"),
     ]:
         assert gate.ask("PUT", target, b"x").code == code
+    gate.services.catalog.ref_changes.create_tag(repository, TagID("v1"), "main")
+    for ref, is_ in [
+        ("v1", "a tag"),
+        ("main~1", "a commit"),
+        (head[:10], "a commit"),
+        (head, "a commit"),
+        ("main@", "a view of branch main"),
+    ]:
+        for method in ("PUT", "DELETE"):
+            answer = gate.ask(method, f"{BUCKET}/{quote(ref)}/key")
+            assert (answer.status, answer.code) == (404, "NoSuchBucket")
+            detail = ET.fromstring(answer.body).findtext("Detail")
+            assert detail == f"branch not found: {ref} is {is_}, and only branches can be changed"
     refs.set_protection(repository, ["main"])
     try:
         assert gate.ask("PUT", KEY, b"x").code == "ErrWriteToProtectedBranch"

@@ -76,6 +76,7 @@ class MeteredBlockStore(BlockStore):
         self.supports_presign_part = inner.supports_presign_part
         self.supports_uploads = inner.supports_uploads
         self.part_bytes_min = inner.part_bytes_min
+        self.encryption = inner.encryption
         self._inner = inner
         self._driver = driver
         self._clock: _Clock = runtime.monotonic

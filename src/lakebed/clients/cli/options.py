@@ -127,11 +127,13 @@ def read_json(file: Path, kind: type[KindT], expected: str) -> KindT:
     """Return the content of a JSON file; `-` is stdin."""
     import msgspec  # rarely needed
 
+    from lakebed.base.invalid import explain_json
+
     text = sys.stdin.read() if str(file) == "-" else file.read_text(encoding="utf-8")
     try:
         return msgspec.json.decode(text, type=kind)
     except msgspec.ValidationError as error:
-        raise CommandError(f"{file} is not {expected}: {error}") from None
+        raise CommandError(f"{file} is not {expected}: {explain_json(error, kind, text)}") from None
     except (ValueError, RecursionError):
         raise CommandError(f"{file} is not JSON: expected {expected}") from None
 

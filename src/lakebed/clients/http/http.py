@@ -5,6 +5,7 @@ retried, and only if a busy server sends `Retry-After`: the outcome of a write m
 """
 
 import logging
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ import httpx
 import msgspec
 
 from lakebed import __version__
+from lakebed.base.invalid import explain_json
 from lakebed.base.runtime import Runtime, ThreadRuntime
 from lakebed.clients.http import traffic
 from lakebed.clients.http.errors import (
@@ -47,6 +49,8 @@ if TYPE_CHECKING:  # a command needs only a few of them
 
 AnswerT = TypeVar("AnswerT")
 
+# Texts of OpenSSL's versions about a server that answers in plain HTTP.
+_NO_TLS: Final = re.compile("WRONG_VERSION_NUMBER|RECORD_LAYER_FAILURE|record layer failure")
 _JSON: Final = {"Content-Type": "application/json"}
 _LOGGER: Final = logging.getLogger(__name__)
 
@@ -278,6 +282,11 @@ class Client:
             yield
         except (httpx.ConnectError, httpx.ConnectTimeout) as error:
             kind = Unreachable if self._has_responded else NeverReached
+            if _NO_TLS.search(str(error)):
+                raise kind(
+                    f"{self.endpoint} does not answer by TLS: if the server has no certificate, use"
+                    f" the endpoint {re.sub('^https', 'http', self.endpoint)}"
+                ) from None
             raise kind(
                 f"cannot reach {self.endpoint} ({_reason(error)}): check that the server is running"
             ) from None
@@ -309,8 +318,9 @@ def _value(response: httpx.Response, kind: Any) -> Any:
     try:
         value = msgspec.json.decode(response.content, type=kind or msgspec.Raw)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        # Quote the decoder only for a wrong field, not for a page that is no JSON.
-        reason = f" ({error})" if isinstance(error, msgspec.ValidationError) else ""
+        # Not for a page that is no JSON.
+        is_field = isinstance(error, msgspec.ValidationError)
+        reason = f" ({explain_json(error, kind, response.content)})" if is_field else ""
         raise UnexpectedAnswer(
             f"the response of {response.url.copy_with(query=None)} is not from a lakeFS server"
             f"{reason}: check the endpoint and the version of the server"

@@ -125,6 +125,20 @@ class Resolver:
             )
         return resolved.commit_id
 
+    def not_a_branch(self, repository: Repository, name: BranchID) -> BranchNotFound:
+        """Return the error for the name of a missing branch, which may mean a tag or commit."""
+        try:
+            resolved = self.resolve(repository, name)
+        except (InvalidRef, RefNotFound):
+            return BranchNotFound(name)
+        if resolved.branch is not None:
+            is_created = resolved.branch.id == name
+            return BranchNotFound(
+                name, "" if is_created else f"a view of branch {resolved.branch.id}"
+            )
+        is_tag = self._find_tag(repository, name) is not None
+        return BranchNotFound(name, "a tag" if is_tag else "a commit")
+
     def places(self, repository: Repository, expression: str) -> list[tuple[bytes, bytes]] | None:
         """Return the places of the records that decide a plain name, or None for other expressions.
 

@@ -34,6 +34,8 @@ class HookLimits:
     commands: dict[str, tuple[str, ...]] = field(default_factory=dict)
     """Programs for hooks of type ``command``: a name, and the program with its first arguments.
     Action files choose a program by its name and can add arguments."""
+    command_memory_mib: int = 1024
+    """Memory limit of each process of a command, in MiB."""
     allow_private_networks: bool = False
     """Whether hooks can send requests to private and loopback addresses. The cloud's metadata
     service (link-local) stays refused unless listed in `allowed_networks`."""

@@ -28,6 +28,7 @@ from lakebed.engine.model import BranchID, Repository, RepositoryID
 from lakebed.kv import Store
 from lakebed.lake import records_pb2 as pb
 from lakebed.lake.checksums import ALGORITHMS, Checksum, Digest, Proof, Scheme, hashed_by, tee
+from lakebed.lake.entry_metadata import for_encryption
 from lakebed.lake.errors import InvalidParts, MultipartNotFound
 from lakebed.lake.model import DEFAULT_CONTENT_TYPE, check_metadata, check_path
 from lakebed.lake.multipart.records import (
@@ -134,7 +135,7 @@ class MultipartUploads:
             created_us=now_us(self._runtime),
             storage_upload_id=storage_id,
             content_type=content_type,
-            metadata=metadata or {},
+            metadata={**(metadata or {}), **for_encryption(self._block.encryption)},
             checksum_algorithm=scheme.algorithm if scheme else "",
             checksum_type=scheme.type if scheme else "",
             presigned=presigned,

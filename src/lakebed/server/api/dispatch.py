@@ -19,6 +19,7 @@ from falcon.routing import CompiledRouter
 
 from lakebed.auth import Context, Permission
 from lakebed.base.actor import EntryPoint, acting_as
+from lakebed.base.invalid import explain, explain_json
 from lakebed.server.api.request import ApiRequest
 from lakebed.server.api.routes import Access, Reply, Route
 from lakebed.server.http.admission import Admission
@@ -148,7 +149,7 @@ class RestOperation:
         if self._decode is not None:
             text = _read_small_body(request, is_open=route.needs is Access.ANYONE)
             if text or not route.body_optional:
-                given["body"] = _decode(self._decode, text)
+                given["body"] = _decode(self._decode, text, route.body)
         if identity is not None and self._needs_permissions:
             services.auth.authorize(identity, context, *permissions(route, parts, given))
         actor = actor_of(
@@ -242,14 +243,14 @@ def _read_query(text: str, query: type[msgspec.Struct], lists: frozenset[str]) -
     try:
         return msgspec.convert(values, query, strict=False)
     except msgspec.ValidationError as error:
-        raise BadRequest(f"invalid query: {error}") from None
+        raise BadRequest(f"invalid query: {explain(error, query, values)}") from None
 
 
-def _decode(decode: Callable[[bytes], object], text: bytes) -> object:
+def _decode(decode: Callable[[bytes], object], text: bytes, kind: object) -> object:
     try:
         return decode(text)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise BadRequest(f"invalid body: {error}") from None
+        raise BadRequest(f"invalid body: {explain_json(error, kind, text)}") from None
     except RecursionError:
         raise BadRequest("invalid body: lists and objects are nested too deeply") from None
 

@@ -18,6 +18,7 @@ from lakebed.server.http.errors import RETRY_SECONDS, kind_of, note_error
 from lakebed.server.http.refusals import Refusal
 from lakebed.server.http.request import RequestRecord
 from lakebed.server.s3 import sigv2, sigv4
+from lakebed.server.s3.encryption import encryption_headers
 from lakebed.server.s3.errors import ErrorCode, S3Error, error_body
 from lakebed.server.s3.operations import OPERATIONS
 from lakebed.server.s3.request import S3Reply, S3Request
@@ -63,7 +64,8 @@ class S3Gateway:
     def _reply(self, environ: WSGIEnvironment, record: RequestRecord) -> S3Reply:
         if self._browser_rules.applies(environ):
             self._browser_rules.check(environ)
-        asked = route(environ, domain=self._domain)
+        encryption = encryption_headers(self._services.catalog.encryption)
+        asked = route(environ, domain=self._domain, satisfied=encryption)
         operation = OPERATIONS[asked.operation]
         record.operation = f"s3:{asked.operation.value}"
         verified = self._verify(environ, asked)

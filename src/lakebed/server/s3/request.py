@@ -10,11 +10,12 @@ from lakebed.auth.policy.actions import object_arn, repository_arn
 from lakebed.block.store import ByteStream
 from lakebed.engine.model import BranchID, RepositoryID
 from lakebed.engine.staging.writer import Condition
-from lakebed.lake.model import PATH_BYTES_MAX
+from lakebed.lake.model import PATH_BYTES_MAX, ObjectStats
 from lakebed.lake.multipart.records import MultipartID, Target
 from lakebed.lake.repeats import Invocation
 from lakebed.server.http.bodies import Body as RawBody
 from lakebed.server.http.conditions import invocation_of, write_condition
+from lakebed.server.s3.encryption import ENCRYPTION_HEADER, shown_encryption
 from lakebed.server.s3.environ import Environ, environ_key, parse_number
 from lakebed.server.s3.errors import ErrorCode, S3Error
 from lakebed.server.s3.payload import Payload, open_body
@@ -145,6 +146,16 @@ class S3Request:
             scope=self.verified.scope,
             has_checksums=has_checksums,
         )
+
+    @property
+    def asks_for_encryption(self) -> bool:
+        """Whether the request asks for encryption, which is then the configured one."""
+        in_query = (name.lower().startswith(ENCRYPTION_HEADER) for name in self.route.query)
+        return any(value for _, value in self.headers(ENCRYPTION_HEADER)) or any(in_query)
+
+    def encryption_headers(self, stats: ObjectStats) -> Mapping[str, str]:
+        """Return the headers that show the configured encryption, if the object has it."""
+        return shown_encryption(self.services.catalog.encryption, stats)
 
     def authorize(self, action: Action, resource: str) -> None:
         """Check a permission of the user."""

@@ -8,6 +8,7 @@ does not have are in `lakebed.server.s3.unsupported`.
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum, unique
+from types import MappingProxyType
 from typing import Final
 
 from lakebed.server.s3 import unsupported
@@ -118,8 +119,12 @@ def is_s3_request(environ: Environ, *, domain: str) -> bool:
     return host == domain or host.endswith(f".{domain}")
 
 
-def route(environ: Environ, *, domain: str) -> S3Route:
+def route(
+    environ: Environ, *, domain: str, satisfied: Mapping[str, str] = MappingProxyType({})
+) -> S3Route:
     """Return the route of a request.
+
+    `satisfied` are values of headers that ask for what the storage does anyway.
 
     Raises:
         S3Error: Lakebed does not have the operation, or the path or query is invalid.
@@ -132,12 +137,12 @@ def route(environ: Environ, *, domain: str) -> S3Route:
     else:
         bucket, key = host.removesuffix(f".{domain}"), path
     query = _query(environ.get("QUERY_STRING", ""))
+    unsupported.check_headers(environ, query, satisfied)
     return S3Route(_operation(environ, bucket, key, query), bucket, key, query, is_path_style)
 
 
 def _operation(environ: Environ, bucket: str, key: str, query: Mapping[str, str]) -> S3Operation:
     method = environ["REQUEST_METHOD"]
-    unsupported.check_headers(environ, query)
     if not bucket:
         if method in {"GET", "HEAD"}:
             return S3Operation.LIST_BUCKETS

@@ -113,8 +113,10 @@ _VALUES: Final[Mapping[str, frozenset[str]]] = {
 """Ignored values of headers: the only state of Lakebed's objects."""
 
 
-def check_headers(environ: Environ, query: Mapping[str, str]) -> None:
+def check_headers(environ: Environ, query: Mapping[str, str], satisfied: Mapping[str, str]) -> None:
     """Refuse each unsupported ``x-amz-`` header, and parameter of the same name.
+
+    `satisfied` are values of further headers whose effect every object has.
 
     Some SDKs write headers into the query of presigned URLs, which is harmless if the client sends
     the header as well.
@@ -125,10 +127,13 @@ def check_headers(environ: Environ, query: Mapping[str, str]) -> None:
     for key, value in environ.items():
         if key.startswith("HTTP_X_AMZ_"):
             name = key.removeprefix("HTTP_").replace("_", "-").lower()
-            _check(name, value, in_query=False)
+            if satisfied.get(name) != value:
+                _check(name, value, in_query=False)
     for parameter, value in query.items():
         name = parameter.lower()
-        if name.startswith(_PREFIX) and environ.get(environ_key(name)) != value:
+        if not name.startswith(_PREFIX) or satisfied.get(name) == value:
+            continue
+        if environ.get(environ_key(name)) != value:
             _check(name, value, in_query=True)
 
 

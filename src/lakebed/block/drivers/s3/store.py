@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypedDict
 from urllib.parse import urlsplit, urlunsplit
 
 import boto3
@@ -72,6 +72,11 @@ if TYPE_CHECKING:
         PartTypeDef,
     )
 
+    class _EncryptionParameters(TypedDict, total=False):
+        ServerSideEncryption: Literal["AES256", "aws:kms"]
+        SSEKMSKeyId: str
+
+
 _ATTEMPTS: Final = 5
 _COPY_BYTES_MAX: Final = 5 << 30
 _DELETES_A_REQUEST: Final = 1000
@@ -109,6 +114,7 @@ class S3BlockStore(CloudBlockStore):
         if (settings.access_key_id is None) != (settings.secret_access_key is None):
             raise InvalidArgument("an access key needs both an id and a secret")
         check_endpoint(settings.endpoint)
+        self.encryption = settings.encryption
         self._settings = settings
         self._session = _session(settings)
         self._sdk_clients: dict[int, S3Client] = {}
@@ -181,11 +187,24 @@ class S3BlockStore(CloudBlockStore):
                 # S3 copies an object onto itself only with a metadata change. Lakebed writes no
                 # metadata, so replacing it loses nothing.
                 MetadataDirective="REPLACE" if info.address == destination else "COPY",
+                **self._encryption,
             )
         else:
-            self._sdk.copy(
-                source, bucket, key, ExtraArgs={"CopySourceIfMatch": etag}, Config=_COPY_IN_PARTS
-            )
+            asked = {"CopySourceIfMatch": etag, **self._encryption}
+            self._sdk.copy(source, bucket, key, ExtraArgs=asked, Config=_COPY_IN_PARTS)
+
+    @property
+    def _encryption(self) -> "_EncryptionParameters":
+        """Parameters of boto3 that request the encryption."""
+        encryption = self.encryption
+        if encryption is None:
+            return {}
+        if encryption.kms_key_id is None:
+            return {"ServerSideEncryption": encryption.algorithm}
+        return {
+            "ServerSideEncryption": encryption.algorithm,
+            "SSEKMSKeyId": encryption.kms_key_id,
+        }
 
     def _pages(self, namespace: Namespace, after: str) -> Iterator[pa.RecordBatch]:
         token = None
@@ -354,7 +373,8 @@ class S3BlockStore(CloudBlockStore):
         self._check(address)
         bucket, key = address.parts.bucket, address.path
         with explained(address):
-            return UploadId(self._sdk.create_multipart_upload(Bucket=bucket, Key=key)["UploadId"])
+            created = self._sdk.create_multipart_upload(Bucket=bucket, Key=key, **self._encryption)
+        return UploadId(created["UploadId"])
 
     def put_part(
         self,
@@ -499,6 +519,10 @@ class S3BlockStore(CloudBlockStore):
         }
         if self._settings.endpoint is not None:
             config["endpoint"] = self._endpoint_of(store)
+        if self.encryption is not None:
+            config["server_side_encryption"] = self.encryption.algorithm
+            if self.encryption.kms_key_id is not None:
+                config["sse_kms_key_id"] = self.encryption.kms_key_id
         return S3Store(
             store.bucket,
             config=config,

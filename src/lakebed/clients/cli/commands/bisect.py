@@ -44,6 +44,11 @@ def start(session: Session, bad: RefArgument, good: RefArgument) -> None:
 
     lakebed bisect start lakefs://my-repo/main lakefs://my-repo/v1
     """
+    if _file().exists() and len((running := _load()).commits) > 1:
+        raise CommandError(
+            f"a search in lakefs://{running.repository} is in progress"
+            f" ({len(running.commits)} commits left): end it with `lakebed bisect reset`"
+        )
     repository = same_repository(bad, good)
     good_id = session.client.commits.get(repository, good.ref).id
     query = LogCommitsQuery(first_parent=True, stop_at=good_id)

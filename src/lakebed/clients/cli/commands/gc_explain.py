@@ -35,7 +35,8 @@ def explain(
     if session.output.as_json:
         session.output.record(found)
         return
-    words = {"kept": "is retained", "going": "is not retained", "gone": "is deleted"}
+    gone = "is deleted" if query.ref and not query.path else "does not exist"
+    words = {"kept": "is retained", "going": "is not retained", "gone": gone}
     session.output.done(f"{found.subject} {words[found.verdict]}:")
     for reason in found.reasons:
         print(f"- {printable(reason)}")

@@ -37,5 +37,6 @@ def handle(request: S3Request) -> S3Reply:
             element("Key", request.route.key),
             element("ETag", etag(completed.checksum)),
             *object_elements(checksum_of(completed.reserved)),
-        )
+        ),
+        request.encryption_headers(completed),
     )

@@ -32,6 +32,7 @@ def handle(request: S3Request) -> S3Reply:
         metadata=metadata_of(request) if replaces else None,
         condition=request.write_condition,
         invocation=request.invocation,
+        encrypted=request.asks_for_encryption,
     )
     return xml(
         document(
@@ -39,7 +40,8 @@ def handle(request: S3Request) -> S3Reply:
             element("LastModified", timestamp(copied.mtime)),
             element("ETag", etag(copied.checksum)),
             *object_elements(checksum_of(copied.reserved)),
-        )
+        ),
+        request.encryption_headers(copied),
     )
 
 

@@ -4,6 +4,7 @@ from lakebed.auth import Action
 from lakebed.engine.model import BranchID
 from lakebed.lake.model import DEFAULT_CONTENT_TYPE
 from lakebed.server.s3.checksum_fields import requested_scheme, upload_headers
+from lakebed.server.s3.encryption import encryption_headers
 from lakebed.server.s3.metadata import metadata_of
 from lakebed.server.s3.request import S3Reply, S3Request, xml
 from lakebed.server.s3.xml_writer import document, element
@@ -28,4 +29,5 @@ def handle(request: S3Request) -> S3Reply:
         element("Key", request.route.key),
         element("UploadId", upload.id),
     )
-    return xml(body, upload_headers(scheme))
+    encryption = encryption_headers(request.services.catalog.encryption)
+    return xml(body, {**upload_headers(scheme), **encryption})

@@ -189,6 +189,7 @@ def _headers(request: S3Request, stats: ObjectStats) -> dict[str, str]:
         "Last-Modified": http_date(stats.mtime),
         **headers_of(stats.reserved),
         **metadata_headers(stats.metadata),
+        **request.encryption_headers(stats),
     }
     for parameter, name in _OVERRIDES.items():
         value = request.route.query.get(parameter)

@@ -32,7 +32,13 @@ def handle(request: S3Request) -> S3Reply:
         invocation=request.invocation,
         proof=body,
     )
-    return S3Reply(headers={"ETag": etag(stored.checksum), **object_headers(body.verified())})
+    return S3Reply(
+        headers={
+            "ETag": etag(stored.checksum),
+            **object_headers(body.verified()),
+            **request.encryption_headers(stored),
+        }
+    )
 
 
 def _accept_branch_folder(request: S3Request, branch: BranchID) -> S3Reply:
