@@ -75,7 +75,6 @@ def _make(*targets: str) -> Sequence[str]:
 
 NOT_ELSEWHERE: Final = "not fetched and not tables and not airflow and not power and not wsgi"
 LONG: Final = {"LAKEBED_TEST_LONG": "1", "HYPOTHESIS_PROFILE": "deep"}
-FAST: Final = {"LAKEBED_TEST_FAST": "1", "HYPOTHESIS_PROFILE": "fast"}
 
 PARTS: Final = (
     Part("test", "the tests of `make test`", PARALLEL),
@@ -123,19 +122,9 @@ PARTS: Final = (
     Part(
         "lowest",
         "the fast tests, with the oldest libraries",
-        (
-            "-n",
-            "2",
-            "--dist",
-            "loadgroup",
-            "--no-loadscope-reorder",
-            "-q",
-            "-m",
-            "not slow and not extended and not wsgi",
-        ),
+        (),
         prepare=[_make(".envs/lowest/.installed")],
-        environment={**FAST, "PATH": f"{ROOT}/.envs/lowest/bin:{os.environ['PATH']}"},
-        program=(f"{ROOT}/.envs/lowest/bin/python", "-m", "pytest"),
+        program=_make("test-fast", "BIN=.envs/lowest/bin"),
     ),
     Part(
         "newest",
