@@ -4,7 +4,7 @@ The record kinds of all layers are collected from their ``keys.py``. A kind ``X`
 has ``X_NAME`` is a single record of that name.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, MutableSequence, Sequence
 from dataclasses import dataclass
 from functools import cache
 from types import ModuleType
@@ -217,7 +217,7 @@ def _plain_field(field: FieldDescriptor, value: Any) -> object:
         return MASK
     if field.message_type is not None and field.message_type.GetOptions().map_entry:
         return dict(value)
-    if field.is_repeated:
+    if isinstance(value, MutableSequence):
         return [_plain_value(field, each) for each in value]
     return _plain_value(field, value)
 
