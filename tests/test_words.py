@@ -7,16 +7,21 @@ from pathlib import Path
 from typing import Final
 
 import pytest
+from typer.main import get_command
 
+from lakebed.clients import cli
 from tests.kit.words import (
     ROOT,
     SOURCE,
     Share,
     comments,
     docstrings,
+    helps,
+    labels_of_page,
     messages,
     prose_of_page,
     python_files,
+    sentences_of_page,
     share_of,
     texts_of_page,
 )
@@ -76,13 +81,45 @@ def test_messages_name_things() -> None:
     assert share_of(*texts).percent <= MESSAGES_PERCENT
 
 
+UI_PAGES: Final = sorted(
+    path for path in (SOURCE / "server/ui/app").rglob("*.js") if "vendor" not in path.parts
+)
+
+
 def test_texts_of_the_web_ui_name_things() -> None:
-    pages = [
-        path for path in (SOURCE / "server/ui/app").rglob("*.js") if "vendor" not in path.parts
-    ]
-    texts = [text for path in pages for text in texts_of_page(path.read_text())]
+    texts = [text for path in UI_PAGES for text in texts_of_page(path.read_text())]
     assert len(texts) > 200
     assert share_of(*texts).percent <= MESSAGES_PERCENT
+
+
+_BEGINNING: Final = re.compile(r"[A-Z0-9]")
+_NAME: Final = re.compile(r"(lakefs|https?|bash|fish|zsh|lakebed|lakeFS)\b|-")
+"""Beginnings that are written as they are: URIs, flags, programs."""
+
+
+def has_form(text: str, *, ends: tuple[str, ...] = ()) -> bool:
+    """Whether a text begins with a capital, and ends with a full stop only if it has to."""
+    ending = text.endswith(ends) if ends else not text.endswith(".")
+    return ending and bool(_BEGINNING.match(text) or _NAME.match(text))
+
+
+@pytest.mark.parametrize("page", UI_PAGES, ids=lambda page: page.stem)
+def test_a_label_of_the_web_ui_has_no_full_stop_and_a_sentence_has(page: Path) -> None:
+    source = page.read_text()
+    assert [text for text in labels_of_page(source) if not has_form(text)] == []
+    ends = (".", ":", "VALUE")
+    assert [text for text in sentences_of_page(source) if not has_form(text, ends=ends)] == []
+
+
+def test_an_option_has_no_full_stop_and_a_command_has() -> None:
+    found = [*helps(get_command(cli.app))]
+    options = [text for _, _, texts in found for text in texts]
+    assert [text for text in options if not has_form(text)] == []
+    prose = [" ".join(part.split()) for _, text, _ in found for part in re.split(r"\n\s*\n", text)]
+    sentences = [text for text in prose if not _NAME.match(text)]
+    assert [text for text in sentences if not has_form(text, ends=(".", ":"))] == []
+    assert (len(options) > 400, len(sentences) > 150) == (True, True)
+    assert share_of(*options, *sentences).percent <= MESSAGES_PERCENT
 
 
 NAMES: Final = (
@@ -112,6 +149,12 @@ def test_a_message_begins_in_lower_case_and_ends_without_a_full_stop(package: st
 def test_what_is_counted() -> None:
     tree = ast.parse("""raise KeyError(f"there is nothing at {place}, or it was deleted")""")
     assert list(messages(tree)) == [(1, "there is nothing at VALUE, or it was deleted")]
+    page = '<p>Of ${a ? "x" : html`<b>y</b>`} these.</p><h2 class="b">To <i>x</i></h2>'
+    assert list(sentences_of_page(page)) == ["Of VALUE these."]
+    assert list(labels_of_page('<${Form} title=${`Delete ${of}: yes`} why="Not at all" />')) == [
+        "Delete VALUE: yes",
+        "Not at all",
+    ]
     share = share_of("Return what `those` hold, or None")
     assert (share.words, share.pointers) == (5, 1)
     assert list(comments("x = 1  # that one\ny = 2  # noqa: E501\n")) == ["that one"]

@@ -96,7 +96,7 @@ def test_the_command_line(
     merged = lakebed.json("pr", "merge", at, second, "--delete-source")
     assert repository.branch("main").get_commit().id == merged["reference"]
     assert [each.id for each in repository.branches()] == ["main"]
-    assert "is merged: only open ones" in lakebed.error("pr", "merge", at, second)
+    assert "is merged: only an open pull request" in lakebed.error("pr", "merge", at, second)
     assert "pull request not found" in lakebed.error("pr", "show", at, "0" * 20)
     for branch, content in (("dev", b"1"), ("main", b"2")):
         if branch == "dev":
@@ -107,4 +107,4 @@ def test_the_command_line(
     code, _, said = lakebed.result("pr", "merge", at, third)
     assert code == 1
     assert "conflict: new" in said
-    assert "both sides changed 'new' differently: resolve the conflict first" in said
+    assert "both sides changed 'new' differently: change one side" in said

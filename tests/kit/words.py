@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 ROOT: Final = Path(__file__).parents[2]
 SOURCE: Final = ROOT / "src" / "lakebed"
@@ -115,6 +115,45 @@ def texts_of_page(source: str) -> Iterator[str]:
             r"[={}$]|^\.", found[1]
         ):
             yield found[1]
+
+
+_LABEL: Final = re.compile(
+    r"""\b(?:title|label|aria-label|why)=(?:"([^"]*)"|\$\{`([^`]*)`\})|<(?:h[1-3]|button)\b[^<>]*>([^<>]*)</"""
+)
+_NOTE: Final = re.compile(r"""\b(?:note|hint)=(?:"([^"]*)"|\$\{`([^`]*)`\})""")
+_PARAGRAPH: Final = re.compile(r"<p\b(?:[^<>{}]|\$\{[^{}]*\})*>(.*?)</p>", re.DOTALL)
+_TAG: Final = re.compile(r"<[^<>]*>")
+
+
+def labels_of_page(source: str) -> Iterator[str]:
+    """Yield the labels in the JavaScript of a page: titles, buttons, headings, reasons."""
+    for found in _LABEL.finditer(_COMMENT.sub("", source)):
+        yield from _several(next(filter(None, found.groups()), ""))
+
+
+def sentences_of_page(source: str) -> Iterator[str]:
+    """Yield the paragraphs, notes and hints in the JavaScript of a page."""
+    plain = _COMMENT.sub("", source)
+    for found in _NOTE.finditer(plain):
+        yield from _several(found[1] or found[2])
+    for found in _PARAGRAPH.finditer(plain):
+        yield from _several(found[1])
+
+
+def _several(text: str) -> Iterator[str]:
+    """Yield a text of three or more words with its values as words, without markup."""
+    while (plain := _VALUE.sub("VALUE", text)) != text:
+        text = plain
+    text = " ".join(_TAG.sub("", text).split())
+    if len(text.split()) > 2:
+        yield text
+
+
+def helps(group: Any, *words: str) -> Iterator[tuple[tuple[str, ...], str, list[str]]]:
+    """Yield the help of each command of a group: its words, its text, and those of its options."""
+    yield words, group.help or "", [each.help for each in group.params if getattr(each, "help", 0)]
+    for name, command in getattr(group, "commands", {}).items():
+        yield from helps(command, *words, name)
 
 
 def prose_of_page(source: str) -> str:

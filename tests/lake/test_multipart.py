@@ -232,7 +232,7 @@ def test_a_decision_that_is_taken_back_is_not_acknowledged(
 
     with monkeypatch.context() as patch:
         patch.setattr(MultipartRecords, "record_staged", too_late)
-        with pytest.raises(PartMissing, match="concurrently"):
+        with pytest.raises(PartMissing, match="during the completion"):
             lake.catalog.completions.complete(target, named)
     # What was joined then may be of other parts than those that are named now.
     with pytest.raises(MultipartNotFound):

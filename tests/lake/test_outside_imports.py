@@ -109,7 +109,7 @@ def test_who_may_report_and_on_what(waiting: Lake) -> None:
         report(lake, import_id, source, by="bob")
     with pytest.raises(InvalidImport, match="other sources"):
         report(lake, import_id, prefix(lake, b"other"))
-    with pytest.raises(InvalidImport, match="not the id of a metarange"):
+    with pytest.raises(InvalidImport, match="is not a metarange id"):
         report(lake, import_id, source, metarange_id="../../x")
     by_server = lake.catalog.imports.start(
         REPOSITORY, MAIN, [source], committer="ann", message="import"

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lakebed.base.errors import quoted
 from lakebed.block import Address, Between, FromOffset, Suffix
 from lakebed.server.http.conditions import matches, requested_range
 from tests.server.kit import REPOSITORY, Server, server
@@ -49,7 +50,10 @@ def test_a_path_comes_back_as_it_went(world: Server, path: str) -> None:
     assert listed["results"][0]["path"] == path
     assert world.call("DELETE", ON_MAIN, params={"path": path}).status_code == 204
     gone = world.call("GET", AT_MAIN, params={"path": path})
-    assert (gone.status_code, gone.json["detail"]) == (404, f"object not found: {path}")
+    assert (gone.status_code, gone.json["detail"]) == (
+        404,
+        f"object not found: {quoted(path.encode())}",
+    )
 
 
 @pytest.mark.parametrize(

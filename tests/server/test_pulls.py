@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from lakebed.auth import AuthNotFound, Effect, KeyPair, Statement
+from lakebed.engine.errors import DirtyBranch
 from lakebed.engine.model import RepositoryID
 from tests.server.kit import REPOSITORY, Server, server
 
@@ -181,7 +182,7 @@ def test_a_source_that_moved_on_is_kept(world: Server) -> None:
     merged = world.call("PUT", f"{PULLS}/{pull_id}/merge", params={"delete_source": "true"})
     assert merged.status_code == 200
     assert merged.json["source_deleted"] is False
-    assert merged.json["source_kept_because"] == "branch dev has uncommitted changes"
+    assert merged.json["source_kept_because"] == str(DirtyBranch("dev"))
 
 
 def test_permissions_of_a_merge(world: Server) -> None:

@@ -141,7 +141,7 @@ def test_resets(run: CommandLine, repo: str, files: Files) -> None:
     def staged() -> list[str]:
         return [item["path"] for item in run.json("diff", main)]
 
-    nothing = f"no uncommitted changes %s on {main}"
+    nothing = f"{main} has no uncommitted changes %s: nothing was reset"
     assert run.error("branch", "reset", main, "--object", "on") == nothing % "of on"
     assert run.error("branch", "reset", main, "--prefix", "three") == nothing % "below three"
     run("branch", "reset", main, "--object", "one")
@@ -175,8 +175,8 @@ def test_reverts_and_cherry_picks(run: CommandLine, repo: str, files: Files) -> 
     assert len(merge["parents"]) == 2
     assert f"parents\t{' '.join(merge['parents'])}\n" in run("show", "commit", main)
     assert run.error("branch", "revert", main, merge["id"]) == (
-        f"{merge['id']} is a merge: pass -m 1 to revert to its first parent, or the number"
-        " of another parent"
+        f"commit {merge['id']} is a merge of 2 parents: give the number of the parent to compare"
+        " with, from 1 (-m on the command line) (409)"
     )
     run("branch", "revert", main, f"{repo}/{merge['id']}", "-m", "1")
     assert [item["path"] for item in run.json("fs", "ls", main)] == ["one"]
@@ -194,8 +194,8 @@ def test_merges_that_conflict(run: CommandLine, repo: str, files: Files) -> None
     assert (code, printed) == (1, "")
     assert said == (
         "conflict: same\n"
-        f"lakebed: {dev} and {main} both changed 1 object(s), nothing was merged:"
-        " pass --strategy source-wins or dest-wins, or resolve the conflicts first\n"
+        "lakebed: both sides changed 'same' differently: change one side, or merge with the"
+        " strategy source-wins or dest-wins (409)\n"
     )
     code, printed, _ = run.result("merge", dev, main, "--json")
     assert (code, json.loads(printed)) == (1, {"conflicts": ["same"]})
@@ -314,7 +314,9 @@ def test_protected_branches(run: CommandLine, repo: str, files: Files) -> None:
     assert "(403)" in run.error("commit", f"{repo}/main", "-m", "x", "--allow-empty")
     run("branch-protect", "delete", repo, "main")
     run("commit", f"{repo}/main", "-m", "x", "--allow-empty")
-    assert run.error("branch-protect", "delete", repo, "main") == f"{repo} has no rule 'main'"
+    assert run.error("branch-protect", "delete", repo, "main") == (
+        f"{repo} has no rule 'main': see `lakebed branch-protect list`"
+    )
 
 
 def test_refs_are_dumped_and_restored(
@@ -456,7 +458,7 @@ def test_wrong_credentials_are_said_to_be(
 ) -> None:
     monkeypatch.setenv("LAKEBED_SECRET_ACCESS_KEY", "wrong")
     assert run.error("repo", "list") == (
-        "error authenticating request: check the access key id and the secret access key (401)"
+        "authentication failed: check the access key id and the secret access key (401)"
     )
 
 

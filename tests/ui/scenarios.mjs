@@ -57,7 +57,7 @@ export async function logInAndOut({ page, context, lake }) {
   await field(page, "Access key ID").fill(lake.key);
   await field(page, "Secret access key").fill("wrong");
   await button(page, "Log in").click();
-  await says(page, "Invalid keys");
+  await says(page, "Authentication failed: check the access key id");
   await field(page, "Secret access key").fill(lake.secret);
   await button(page, "Log in").click();
   await page.waitForURL((url) => url.pathname.endsWith("/branches")); // the login names it behind its own
@@ -112,7 +112,6 @@ export async function objects({ page, context, at, lake }) {
   await says(page, "No entry matches");
   await page.goto(at("objects?ref=nowhere"));
   await says(page, "Reference not found: nowhere");
-  await says(page, "pick another ref");
   await page.goto(at("objects?ref=main&path=uploaded/"));
   await says(page, "This folder is empty");
   await page.getByLabel("Files to upload").setInputFiles([
@@ -261,7 +260,7 @@ export async function changes({ page, at }) {
   await button(page, "Commit").click();
   await field(page, "Message").fill("Nothing");
   await dialog(page).getByRole("button", { name: "Commit" }).click();
-  await says(page, "Commit: no changes");
+  await says(page, "Nothing to commit on");
   await page.keyboard.press("Escape");
   await page.goto(at("commits?ref=draft"));
   await page.getByRole("link", { name: "From the page" }).click();
@@ -327,7 +326,7 @@ export async function branchesAndTags({ page, at }) {
   await page.getByText("protected").waitFor();
   await page.goto(at("objects?ref=from-the-page"));
   await page.getByLabel("Files to upload").setInputFiles([{ name: "x.txt", mimeType: "text/plain", buffer: Buffer.from("x") }]);
-  await says(page, "Cannot write to protected branch");
+  await says(page, "Branch from-the-page is protected");
   await page.goto(at("branches"));
   await button(page, "Create branch").click();
   await field(page, "Name").fill("short-lived");
@@ -382,7 +381,7 @@ export async function compareAndMerge({ page, at, lake }) {
   await page.getByRole("link", { name: "conflict.txt" }).waitFor();
   await button(page, "Merge").click();
   await dialog(page).getByRole("button", { name: "Merge" }).click();
-  await says(page, "1 conflicting object");
+  await says(page, "Both sides changed 'conflict.txt' differently");
   await page.getByText("1 conflict", { exact: true }).waitFor();
   await dialog(page).locator("select").selectOption("source-wins");
   await dialog(page).getByRole("button", { name: "Merge" }).click();
@@ -578,7 +577,7 @@ export async function administration({ page, lake }) {
   await button(page, "Create user").click();
   await field(page, "Name").fill("admin");
   await button(page, "Create").click();
-  await says(page, "Already exists");
+  await says(page, "User admin already exists");
   await field(page, "Name").fill("reader-of-pages");
   await button(page, "Create").click();
   await page.waitForURL(/reader-of-pages/);
@@ -617,7 +616,7 @@ export async function administration({ page, lake }) {
   await says(page, "Enter a name");
   await field(page, "Name").fill("Admins");
   await button(page, "Create").click();
-  await says(page, "Already exists");
+  await says(page, "Group Admins already exists");
   await page.goto(`${lake.endpoint}/auth/groups/Admins/members`);
   await page.getByRole("link", { name: "admin", exact: true }).waitFor();
   await page.goto(`${lake.endpoint}/auth/credentials`);
@@ -654,7 +653,7 @@ export async function readerIsRefused({ page, context, at, lake }) {
   await button(page, "Create branch").click();
   await field(page, "Name").fill("mine");
   await button(page, "Create").click();
-  await says(page, "Permission denied");
+  await says(page, "Insufficient permissions: user");
   await says(page, "fs:CreateBranch");
   await page.goto(at(`pulls/${lake.pull}`));
   await says(page, "pr:ReadPullRequest");

@@ -31,7 +31,7 @@ class AuthenticationFailed(AuthError):
     kind = "authentication_failed"
 
     def __init__(self, reason: str = "") -> None:
-        super().__init__("error authenticating request")
+        super().__init__("authentication failed: check the access key id and the secret access key")
         self.reason = reason
         """The reason, only for the log."""
 
@@ -43,7 +43,8 @@ class Denied(AuthError):
 
     def __init__(self, user: str, action: str, resource: str) -> None:
         super().__init__(
-            f"insufficient permissions: user {user} needs the permission {action} on {resource}"
+            f"insufficient permissions: user {user} needs the permission {action} on {resource};"
+            " ask an administrator for a policy that allows it"
         )
         self.action = action
         self.resource = resource
@@ -99,7 +100,7 @@ class AlreadySetUp(AuthError):
     kind = "already_set_up"
 
     def __init__(self) -> None:
-        super().__init__("the installation is already set up")
+        super().__init__("the installation already has an administrator: nothing was changed")
 
 
 class AuthInvalid(AuthError, ValueError):

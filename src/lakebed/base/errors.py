@@ -4,7 +4,10 @@ Each layer has its own tree below this root, in its ``errors`` module. The HTTP 
 and the command line each map these errors to responses in a single table.
 """
 
-from typing import ClassVar
+from typing import ClassVar, Final
+
+INTERNAL: Final = "internal error: see the server's log for the id of this {}"
+"""Text for an unexpected error, which may name hosts and folders; `{}` is what has the id."""
 
 
 class LakebedError(Exception):
@@ -14,12 +17,22 @@ class LakebedError(Exception):
     """Stable name for programs; messages are for people and may change."""
 
     public_message: str | None = None
-    """Message for unauthenticated clients, if the full message may name hosts or folders."""
+    """Message for clients, if the full message may name hosts or folders of the server."""
 
     def __reduce__(self) -> tuple[object, ...]:
         # Errors travel between processes. The default would call the constructor with the message,
         # but most constructors take other arguments.
         return _restore, (type(self), self.args, self.__dict__)
+
+
+def shown(error: Exception, *, internal: str = "request") -> str:
+    """Return the text of an error for clients, the same at every API and in every record.
+
+    `internal` names the subject of the log lines about an error that is not a `LakebedError`.
+    """
+    if isinstance(error, LakebedError):
+        return error.public_message or str(error)
+    return INTERNAL.format(internal)
 
 
 def _restore(

@@ -116,7 +116,7 @@ class EntryNotFound(NotFound):
     kind = "entry_not_found"
 
     def __init__(self, key: bytes) -> None:
-        super().__init__(f"entry not found: {quoted(key)}")
+        super().__init__(f"object not found: {quoted(key)}")
         self.key = key
 
 
@@ -124,6 +124,11 @@ class NotUnique(EngineError):
     """The name is taken."""
 
     kind = "not_unique"
+
+    @classmethod
+    def repository(cls, name: str) -> "NotUnique":
+        """Return the error for a repository that exists."""
+        return cls(f"repository {name} already exists: use another name")
 
 
 class NamespaceTaken(NotUnique):
@@ -168,7 +173,8 @@ class ParentNumberMissing(Invalid):
 
     def __init__(self, commit: str, parents: int) -> None:
         super().__init__(
-            f"commit {commit} has {parents} parents: choose one by its number, counted from 1"
+            f"commit {commit} is a merge of {parents} parents: give the number of the parent to"
+            " compare with, from 1 (-m on the command line)"
         )
 
 
@@ -188,7 +194,7 @@ class NothingThere(PreconditionFailed):
     kind = "nothing_there"
 
     def __init__(self, key: bytes) -> None:
-        super().__init__(key, "no such entry")
+        super().__init__(key, "no object exists")
 
 
 class Stale(EngineError):
@@ -217,7 +223,8 @@ class MergeConflict(EngineError):
         first = quoted(conflicts["key"][0].as_py())
         more = f" and {conflicts.num_rows - 1} more" if conflicts.num_rows > 1 else ""
         super().__init__(
-            f"both sides changed {first}{more} differently: resolve the conflict first"
+            f"both sides changed {first}{more} differently: change one side, or merge with the"
+            " strategy source-wins or dest-wins"
         )
         self.conflicts = conflicts
         """All conflicts in key order, with each side's change (see `CONFLICT_SCHEMA`)."""

@@ -8,7 +8,7 @@ from lakebed.base.tracing import traced
 from lakebed.engine.commits.requests import CommitRequest, CommitResult, MergeRequest
 from lakebed.engine.committed import Strategy
 from lakebed.engine.engine import Engine
-from lakebed.engine.errors import BranchNotFound
+from lakebed.engine.errors import BranchNotFound, Invalid
 from lakebed.engine.model import (
     WORDS_BYTES_MAX,
     Branch,
@@ -59,7 +59,14 @@ def merge_request(
     allow_empty: bool,
     keep_staged: bool = False,
 ) -> MergeRequest:
-    """Build the request for a merge; `strategy` is a key of `STRATEGIES`."""
+    """Build the request for a merge.
+
+    Raises:
+        Invalid: `strategy` is not a key of `STRATEGIES`.
+    """
+    if strategy not in STRATEGIES:
+        choices = ", ".join(f"'{each}'" for each in STRATEGIES)
+        raise Invalid(f"invalid strategy '{strategy}': use one of {choices}")
     return MergeRequest(
         committer=committer,
         message=message or default_message(source, destination),

@@ -69,7 +69,7 @@ class ExternalObjects:
         if address.parts.scheme != self._block.scheme:
             raise InvalidAddress(
                 f"{address} cannot be staged: the storage of this installation serves"
-                f" {self._block.scheme}://"
+                f" {self._block.scheme}://, so copy the object there first"
             )
         owner, former_owner = self._engine.repositories.owners_of(address)
         if owner is not None:

@@ -284,7 +284,8 @@ class Links:
             record = links.find(request.name)
             if record is None:
                 raise InvalidLink(
-                    f"{request.issued} was not issued for linking, or expired long ago"
+                    f"{request.issued} was not issued for linking, or expired long ago: request"
+                    " another address and upload again"
                 )
             self._check(record.message, request)
             if record.message.state == _ABORTED:
@@ -294,7 +295,10 @@ class Links:
                 )
             if record.message.state != _OPEN:
                 if not request.matches(_entry_of(record)):
-                    raise InvalidLink(f"{request.issued} was already linked with other arguments")
+                    raise InvalidLink(
+                        f"{request.issued} was already linked with other arguments: request another"
+                        " address and upload again"
+                    )
                 return record
             consumed = self._consumed_record(record.message, request)
             try:
@@ -310,7 +314,8 @@ class Links:
         given_out_for = (link.address, link.branch, link.path)
         if given_out_for != (str(request.issued), request.branch, request.path):
             raise InvalidLink(
-                f"{request.issued} was issued for {quoted(link.path)} on branch {link.branch}"
+                f"{request.issued} was issued for {quoted(link.path)} on branch {link.branch}, not"
+                f" for {quoted(request.path)} on {request.branch}"
             )
         if link.state == _OPEN and now_us(self._runtime) >= link.expires_us:
             raise LinkExpired(
@@ -437,7 +442,9 @@ def _issued(repository: Repository, address: Address) -> ObjectPath:
         issued = ObjectPath.parse(repository.namespace.relative(address))
         if issued is not None and issued.repository_uid == repository.unique_id:
             return issued
-    raise InvalidLink(f"repository {repository.id} did not issue the address {address}")
+    raise InvalidLink(
+        f"repository {repository.id} did not issue the address {address}: request an address first"
+    )
 
 
 def _entry_of(link: _LinkRecord) -> Entry:

@@ -62,7 +62,8 @@ class Presigning:
         """Raise `NotSupported` if there are no URLs for parts of uploads."""
         if not self.parts_supported:
             raise NotSupported(
-                f"presigned URLs for parts are not supported on {self._block.scheme}"
+                f"presigned URLs for parts are not supported on {self._block.scheme}://: upload"
+                " without presigned URLs"
             )
 
     def to_send_part(self, address: Address, upload_id: UploadId, number: int) -> PresignedURL:

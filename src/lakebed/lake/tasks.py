@@ -14,7 +14,7 @@ from datetime import datetime
 from typing import Final, NewType
 
 from lakebed.base.actor import acting_as, current_actor
-from lakebed.base.errors import LakebedError
+from lakebed.base.errors import LakebedError, shown
 from lakebed.base.leases import with_heartbeat
 from lakebed.base.runtime import Runtime, now_us, to_datetime, to_us
 from lakebed.base.tracing import traced
@@ -44,7 +44,6 @@ RESTORE_REFS: Final = "restore_refs"
 
 _HEARTBEATS_PER_TIMEOUT: Final = 4
 _TRIES: Final = 5
-_INTERNAL: Final = "internal error: see the server's log for this task's id"
 
 _LOGGER: Final = logging.getLogger(__name__)
 
@@ -238,7 +237,5 @@ class Tasks:
 
 def _note_error(task: pb.Task, error: Exception) -> None:
     task.state = pb.TASK_STATE_FAILED
-    if isinstance(error, LakebedError):
-        task.error, task.error_kind = error.public_message or str(error), error.kind
-    else:  # only logged: the text may contain details not meant for clients
-        task.error, task.error_kind = _INTERNAL, LakebedError.kind
+    task.error = shown(error, internal="task")
+    task.error_kind = error.kind if isinstance(error, LakebedError) else LakebedError.kind

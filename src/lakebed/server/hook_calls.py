@@ -15,14 +15,15 @@ from typing import Final
 from urllib.parse import quote, urlencode
 from wsgiref.types import WSGIApplication
 
-from lakebed.auth import AuthNotFound, Identity, UserID
+from lakebed.auth import Identity, UserID
 from lakebed.base.actor import current_actor
 from lakebed.base.errors import LakebedError
-from lakebed.engine.errors import Deleting, RepositoryNotFound
+from lakebed.engine.errors import RepositoryNotFound
 from lakebed.engine.model import RepositoryID
 from lakebed.lake.hooks.events import HookEvent
 from lakebed.lake.hooks.kinds import OBJECT_BYTES_MAX, Caller
 from lakebed.server.http.authentication import HOOK_DEPTH, IDENTITY
+from lakebed.server.http.errors import body_of, status_of
 from lakebed.server.services import Services
 
 DEPTH_MAX: Final = 3
@@ -79,12 +80,10 @@ class _Caller:
             self._check_repository(str(arguments.get("repository", "")))
             environ = _environ(name, dict(arguments), identity, self._client)
             environ[HOOK_DEPTH] = self.depth + 1
-        except (AuthNotFound, RepositoryNotFound, Deleting) as error:
-            return 404, {"message": str(error)}
+        except LakebedError as error:
+            return status_of(error), body_of(error, name)
         except (KeyError, ValueError, TypeError) as error:
             return 400, {"message": f"lakefs.{name}: {error}"}
-        except LakebedError as error:
-            return 503, {"message": error.public_message or str(error)}
         # In a new context: this one holds the record of the request that waits for the hook.
         status, body = copy_context().run(_answer, self._application(), environ)
         if name == "get_object" and status < HTTPStatus.MULTIPLE_CHOICES:

@@ -41,6 +41,6 @@ def test_wrong_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
 
 def test_no_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(app, ["actions", "validate", str(tmp_path)]) == 2
-    assert "no files in" in capsys.readouterr().err
+    assert " has no files: pass an action file" in capsys.readouterr().err
     assert run(app, ["actions", "validate", str(tmp_path / "none.yaml")]) == 2
     assert "none.yaml: No such file or directory" in capsys.readouterr().err

@@ -76,7 +76,10 @@ def test_a_storage_without_such_addresses_is_said_to_be(run: Run) -> None:
         assert run("fs", "presign", "lakefs://r/main/a", "--endpoint", endpoint) == (
             1,
             "",
-            "lakebed: the storage of lakefs://r/main/a does not support presigned URLs\n",
+            (
+                "lakebed: the storage of lakefs://r/main/a does not support presigned URLs: read"
+                " through the server\n"
+            ),
         )
 
 

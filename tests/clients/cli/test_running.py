@@ -97,7 +97,7 @@ def inside(
         (
             ["branch", "reset", "lakefs://repo/main", "--prefix", "a", "--object", "b"],
             2,
-            "--prefix and --object cannot be combined",
+            "--prefix and --object cannot be combined: pass one of them",
         ),
         (
             ["repo", "list"],

@@ -136,4 +136,4 @@ def test_the_errors() -> None:
         "TooManyTries": ("too_many_tries", "EngineError"),
         "UnsortedEntries": ("unsorted_entries", "Invalid"),
     }
-    assert str(lakebed.engine.errors.EntryNotFound(b"a")) == "entry not found: 'a'"
+    assert str(lakebed.engine.errors.EntryNotFound(b"a")) == "object not found: 'a'"

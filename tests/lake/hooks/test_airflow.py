@@ -148,7 +148,9 @@ def test_the_end_is_awaited(server: BadServer, airflow: Airflow, version: str) -
 
 def test_a_run_that_fails_fails_the_hook(server: BadServer, airflow: Airflow) -> None:
     airflow.states = ["running", "failed"]
-    assert trigger(server, Hasty(), wait_for_dag=True).error == "the DAG run failed"
+    error = trigger(server, Hasty(), wait_for_dag=True).error
+    assert error is not None
+    assert error.startswith("the DAG run failed: see the logs of Airflow for http")
 
 
 def test_a_run_that_takes_too_long_fails_the_hook(server: BadServer, airflow: Airflow) -> None:

@@ -151,7 +151,7 @@ def test_missing_bytes_of_an_object_are_logged(
             'private, or left out; "public-read" is not supported',
         ),
         (f"{KEY}?x-amz-meta-a=b", {}, "the parameter x-amz-meta-a is not supported; leave it out"),
-        (f"{BUCKET}/main/{'x' * 1025}", {}, "the path in the key has 1025 bytes; at most 1024"),
+        (f"{BUCKET}/main/{'x' * 1025}", {}, "the object path has 1025 bytes; at most 1024"),
     ],
 )
 def test_a_message_says_what_was_wrong(

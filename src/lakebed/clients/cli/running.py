@@ -70,8 +70,8 @@ def _explained(error: Exception) -> tuple[str, int]:
 
 def _print_error(message: str) -> None:
     with suppress(BrokenPipeError):
-        for line in message.splitlines():
-            print(f"lakebed: {printable(line)}", file=sys.stderr, flush=True)
+        for line in filter(str.strip, message.splitlines()):
+            print(f"lakebed: {printable(line.strip())}", file=sys.stderr, flush=True)
 
 
 def _use_utf8() -> None:

@@ -59,7 +59,7 @@ class Refused(ClientError):
     kind = "server_refused"
 
     def __init__(self, status: int, message: str, body: ErrorBody | None = None) -> None:
-        super().__init__(f"{message} ({status})")
+        super().__init__(f"{message.rstrip()} ({status})")
         self.status = status
         self.message = message
         self.body = body or ErrorBody()

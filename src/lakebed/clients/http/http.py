@@ -348,12 +348,7 @@ def _refusal(response: httpx.Response, endpoint: str) -> Refused:
     # Lakebed's `detail` says more than lakeFS's `message`.
     message = body.detail or body.message
     message = message or response.reason_phrase.lower() or "the server gave no reason"
-    if body.kind == "authentication_failed":
-        advice = ": check the access key id and the secret access key"
-    message += advice
-    # The output of a hook has several lines.
-    lines = (" ".join(line.split()) for line in message.splitlines())
-    return Refused(response.status_code, "\n".join(filter(None, lines)), body)
+    return Refused(response.status_code, message + advice, body)
 
 
 def _reason(error: Exception) -> str:

@@ -33,6 +33,7 @@ from lakebed.clients.library.values import Change, Commit, CommonPrefix, ObjectI
 from lakebed.engine.commits.requests import CommitRequest
 from lakebed.engine.committed import EntryPage, EntryQuery
 from lakebed.engine.model import BranchID, RepositoryID, TagID
+from lakebed.engine.names import check_repository_name
 from lakebed.installation.folder import (
     NAMESPACE_PREFIX,
     SHORT_TIMES,
@@ -42,7 +43,7 @@ from lakebed.installation.folder import (
 from lakebed.installation.opening import InstallationSettings, open_installation
 from lakebed.installation.statuses import UNEXPECTED, status_of
 from lakebed.lake import model
-from lakebed.lake.commits import STRATEGIES, STRATEGY_KEY, merge_request
+from lakebed.lake.commits import STRATEGY_KEY, merge_request
 from lakebed.lake.errors import MergeConflict as EngineConflict
 from lakebed.lake.hooks.settings import HookLimits
 from lakebed.lake.imports.imports import ImportID
@@ -113,7 +114,7 @@ class EmbeddedBackend:
             except EngineConflict as error:
                 keys = error.conflicts.column("key").slice(0, CONFLICTS_SHOWN).to_pylist()
                 paths = [text_of(key) for key in keys]
-                raise MergeConflict(paths, error.conflicts.num_rows) from None
+                raise MergeConflict(str(error), paths) from None
             except LakebedError as error:
                 status = status_of(error)
                 cause = error if status == UNEXPECTED else None
@@ -149,7 +150,9 @@ class EmbeddedBackend:
         with self._work():
             self._catalog.repositories.create(
                 name,
-                parse_namespace(storage_namespace or NAMESPACE_PREFIX + name),
+                parse_namespace(
+                    storage_namespace or NAMESPACE_PREFIX + check_repository_name(name)
+                ),
                 committer=self._committer,
                 default_branch=default_branch,
             )
@@ -285,21 +288,17 @@ class EmbeddedBackend:
     def merge(
         self, repository: str, source: str, branch: str, details: CommitDetails, strategy: str
     ) -> Commit:
-        if strategy not in STRATEGIES:
-            raise Invalid(
-                f"invalid strategy '{strategy}': use one of '', 'dest-wins', 'source-wins'"
-            )
-        wanted = merge_request(
-            source,
-            branch,
-            committer=self._committer,
-            message=details.message,
-            metadata=details.metadata,
-            strategy=strategy,
-            squash=False,
-            allow_empty=details.allow_empty,
-        )
         with self._work():
+            wanted = merge_request(
+                source,
+                branch,
+                committer=self._committer,
+                message=details.message,
+                metadata=details.metadata,
+                strategy=strategy,
+                squash=False,
+                allow_empty=details.allow_empty,
+            )
             merged = self._catalog.commits.merge(
                 RepositoryID(repository), source, BranchID(branch), wanted
             )
@@ -426,7 +425,7 @@ class EmbeddedBackend:
                 if status.commit is not None:
                     return commit_value(status.commit)
                 if status.error is not None:
-                    raise Invalid(f"the import failed: {status.error}", "import_failed")
+                    raise Invalid(status.error, "import_failed")
                 runtime.sleep(_POLL_SECONDS)
 
 

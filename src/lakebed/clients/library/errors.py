@@ -55,10 +55,9 @@ class MergeConflict(Conflict):
 
     kind = "lake_merge_conflict"
 
-    def __init__(self, paths: Sequence[str], total: int) -> None:
-        """Store the first `paths` in conflict; `total` counts all."""
-        more = f" and {total - len(paths)} more" if total > len(paths) else ""
-        super().__init__(f"both sides changed {', '.join(paths)}{more}", "merge_conflict")
+    def __init__(self, message: str, paths: Sequence[str]) -> None:
+        """Store the first `paths` in conflict."""
+        super().__init__(message, "merge_conflict")
         self.paths = tuple(paths)
 
 

@@ -197,7 +197,7 @@ class WriteableObject(StoredObject):
         except PreconditionFailed as error:
             if not details.only_new:
                 raise
-            raise ObjectExists(f"object already exists: {self.path}") from error
+            raise ObjectExists(str(error), error.kind) from error
 
 
 def _check_metadata(metadata: Mapping[str, str]) -> None:

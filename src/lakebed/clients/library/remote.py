@@ -256,7 +256,7 @@ class RemoteBackend:
         for first in range(0, len(paths), _PATHS_MAX):
             body = PathList(paths=list(paths[first : first + _PATHS_MAX]))
             for failed in self._client.objects.delete_many(repository, branch, body).errors:
-                raise error_of(failed.status_code, f"{failed.path}: {failed.message}", "")
+                raise error_of(failed.status_code, failed.message, "")
 
     def import_objects(
         self,
@@ -284,7 +284,7 @@ class RemoteBackend:
             if status.completed and status.commit is not None:
                 return _commit(status.commit)
             if status.error:
-                raise Invalid(f"the import failed: {status.error.message}", "import_failed")
+                raise Invalid(status.error.message, "import_failed")
             time.sleep(_POLL_SECONDS)
 
 
@@ -332,7 +332,7 @@ def _explained() -> Iterator[None]:
         raise
     except Refused as error:
         if error.body.conflicts:
-            raise MergeConflict(error.body.conflicts, error.body.conflicts_total) from None
+            raise MergeConflict(error.message, error.body.conflicts) from None
         raise error_of(error.status, error.message, error.body.kind) from None
     except Unreachable as error:
         raise Unavailable(str(error), error.kind) from None

@@ -82,7 +82,7 @@ class Remote:
         try:
             found = self._client.branches.get(self._lake, self.source.ref)
         except Refused as error:
-            if error.status != _NOT_FOUND:
+            if error.status != _NOT_FOUND or error.body.kind == "repository_not_found":
                 raise
             raise WorkingCopyError(
                 f"{self.source.ref} is not a branch: commits need a branch"

@@ -573,7 +573,7 @@ def _not_unique(found: RepositoryRecord) -> NotUnique:
     name = found.name.decode()
     if found.message.state == INITIAL:
         return NotUnique(f"repository {name} is being created by another request: use another name")
-    return NotUnique(f"repository {name} already exists: use another name")
+    return NotUnique.repository(name)
 
 
 def _repository(record: RepositoryRecord) -> Repository:

@@ -149,7 +149,7 @@ def check_condition(condition: Condition, key: bytes, found: Entry | None) -> No
         return
     if found is None:
         raise NothingThere(key)
-    raise PreconditionFailed(key, "another entry exists")
+    raise PreconditionFailed(key, "another object exists")
 
 
 class UndoLog:

@@ -126,10 +126,12 @@ def split_url(url: str) -> SplitResult:
         parts = urlsplit(url)
         port = parts.port
     except ValueError:
-        raise HookFailed(f"{url!r} is not a URL") from None
+        raise HookFailed(f"{url!r} is not a URL: write it as https://host/path") from None
     wrong = parts.scheme not in _PORTS or not parts.hostname or port == 0
     if wrong or not url.isascii() or not url.isprintable() or " " in url or parts.username:
-        raise HookFailed(f"{url!r} is not a URL for requests")
+        raise HookFailed(
+            f"{url!r} is not a URL for requests: write it as https://host/path, without credentials"
+        )
     return parts
 
 

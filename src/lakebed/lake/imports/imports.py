@@ -139,7 +139,7 @@ class Imports:
             if source.place.parts.scheme != self._block.scheme:
                 raise InvalidAddress(
                     f"{source.place} cannot be imported: the storage of this installation serves"
-                    f" {self._block.scheme}://"
+                    f" {self._block.scheme}://, so copy the objects there first"
                 )
         opened = self._engine.readings.to_write(repository_id, branch)
         repository = opened.repository

@@ -72,7 +72,9 @@ class OutsideImports:
             OutcomeUnknown: The report may have been recorded.
         """
         if report.metarange_id and not _METARANGE_ID.fullmatch(report.metarange_id):
-            raise InvalidImport(f"{report.metarange_id!r} is not the id of a metarange")
+            raise InvalidImport(
+                f"{report.metarange_id!r} is not a metarange id: ids have 64 hexadecimal digits"
+            )
         for left in reversed(range(_TRIES)):
             records, record = self._imports.find(repository_id, branch, import_id)
             found = record.message

@@ -12,7 +12,7 @@ from contextlib import suppress
 from typing import Final
 
 from lakebed.base.actor import Actor, EntryPoint, acting_as
-from lakebed.base.errors import LakebedError
+from lakebed.base.errors import LakebedError, shown
 from lakebed.base.leases import Observations
 from lakebed.base.runtime import Runtime
 from lakebed.block import BlockStore, StorageUnavailable
@@ -35,7 +35,6 @@ HEARTBEAT_SECONDS: Final = 1.0
 ATTEMPTS_MAX: Final = 20
 """Maximum number of attempts of an import whose processes die."""
 
-_INTERNAL: Final = "internal error: see the server's log for this import's id"
 
 _LOGGER: Final = logging.getLogger(__name__)
 
@@ -141,13 +140,13 @@ class ImportRunner:
                 )
             else:
                 _LOGGER.warning("import %s failed: %s: %s", import_id, error.kind, error)
-                _note_failure(leased, error.kind, error.public_message or str(error))
+                _note_failure(leased, error.kind, shown(error))
         except LakebedError as error:
             _LOGGER.warning("import %s failed: %s: %s", import_id, error.kind, error)
-            _note_failure(leased, error.kind, error.public_message or str(error))
-        except Exception:
+            _note_failure(leased, error.kind, shown(error))
+        except Exception as error:
             _LOGGER.exception("import %s failed", import_id)
-            _note_failure(leased, LakebedError.kind, _INTERNAL)
+            _note_failure(leased, LakebedError.kind, shown(error, internal="import"))
 
     def _complete(self, repository: Repository, leased: LeasedImport) -> None:
         if leased.message.attempts > ATTEMPTS_MAX:

@@ -60,7 +60,7 @@ def in_order(sources: Sequence[ImportSource]) -> list[ImportSource]:
     Raises `InvalidImport` if the list is empty, or two destinations overlap.
     """
     if not sources:
-        raise InvalidImport("an import needs at least one path to import from")
+        raise InvalidImport("the import has no paths: name at least one to import from")
     ordered = sorted(sources, key=lambda source: source.destination)
     # Prefix intervals nest, so overlapping intervals are neighbours in this order.
     for one, other in pairwise(ordered):

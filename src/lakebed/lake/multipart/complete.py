@@ -41,6 +41,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
 
+from lakebed.base.errors import quoted
 from lakebed.base.runtime import Runtime
 from lakebed.base.tracing import traced
 from lakebed.block import (
@@ -197,7 +198,8 @@ class Completions:
             self._stage(repository, records, record, request)
             if not records.record_staged(record):
                 raise PartMissing(
-                    "a part was uploaded again concurrently, and the object may be visible"
+                    f"a part of {quoted(target.path)} was uploaded again during the completion,"
+                    " and the object may be visible: upload the object again"
                 )
         return stats_of(repository.namespace, entry)
 
@@ -252,7 +254,10 @@ class Completions:
             parts = _find_parts(self._stored(repository, records, record), request.named)
             sizes = [part.size for part in parts]
             if request.size not in {None, sum(sizes)}:
-                raise InvalidParts(f"the parts have {sum(sizes)} bytes, not {request.size}")
+                raise InvalidParts(
+                    f"the parts have {sum(sizes)} bytes, not {request.size}: upload the missing"
+                    " parts"
+                )
             whole = _check_whole(upload, parts, request)
             entry = new_entry(
                 upload.path,
@@ -334,10 +339,13 @@ class Completions:
 
 def _check_order(named: Sequence[NamedPart]) -> None:
     if not named:
-        raise InvalidParts("completing an upload takes at least one part")
+        raise InvalidParts("the list of parts is empty: list at least one uploaded part")
     for before, after in pairwise(named):
         if before.number >= after.number:
-            raise PartsOutOfOrder(f"part {after.number} is listed after part {before.number}")
+            raise PartsOutOfOrder(
+                f"part {after.number} is listed after part {before.number}: list the parts in"
+                " ascending order, each once"
+            )
 
 
 def _find_parts(found: Iterable[StoredPart], named: Sequence[NamedPart]) -> list[StoredPart]:

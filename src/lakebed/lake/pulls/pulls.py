@@ -5,14 +5,14 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Final
 
-from lakebed.base.errors import LakebedError
+from lakebed.base.errors import LakebedError, shown
 from lakebed.base.lru import LRU
 from lakebed.base.runtime import Runtime, now_us
 from lakebed.base.tracing import traced
 from lakebed.engine.commits.requests import MergeRequest
 from lakebed.engine.committed import EntryQuery
 from lakebed.engine.engine import Engine
-from lakebed.engine.errors import BranchNotFound
+from lakebed.engine.errors import BranchNotFound, DirtyBranch
 from lakebed.engine.model import BranchID, Commit, CommitID, Repository, RepositoryID
 from lakebed.kv import ABSENT, OutcomeUnknown, PredicateFailed, Store, StoreUnavailable
 from lakebed.kv.records import Record, Records
@@ -215,7 +215,7 @@ class Pulls:
         if record.message.state != pb.PULL_STATE_OPEN:
             status = PullRequest.of(record).status
             raise PullStatusRefused(
-                f"pull request {pull_id} is {status}: only open ones can be merged"
+                f"pull request {pull_id} is {status}: only an open pull request can be merged"
             )
         return record
 
@@ -247,12 +247,12 @@ class Pulls:
                 repository_id, branch.id, EntryQuery(amount=1)
             )
             if staged.rows.num_rows:
-                return f"branch {branch.id} has uncommitted changes"
+                return str(DirtyBranch(branch.id))
             self._engine.refs.delete_branch(repository_id, branch.id, unchanged=branch)
         except BranchNotFound:
             return None
         except LakebedError as error:
-            return error.public_message or str(error)
+            return shown(error)
         return None
 
     # Expected results of merges

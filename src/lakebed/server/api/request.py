@@ -9,6 +9,7 @@ from wsgiref.types import WSGIEnvironment
 import falcon
 
 from lakebed.auth import Context, Identity, Permission
+from lakebed.lake.errors import InvalidPath
 from lakebed.server.http.errors import BadRequest
 from lakebed.server.services import Services
 
@@ -64,7 +65,7 @@ def one_of(value: str, allowed: Iterable[str], what: str) -> str:
 def as_key(path: str, what: str = "path") -> bytes:
     """Return the key of an object's path."""
     if not path:
-        raise BadRequest(f"{what} must not be empty")
+        raise InvalidPath(f"the {what} of an object must not be empty")
     if "\x00" in path:
         raise BadRequest(f"{what} contains a NUL character")
     try:

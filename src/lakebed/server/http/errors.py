@@ -14,7 +14,7 @@ import falcon
 import msgspec
 
 from lakebed import auth, block
-from lakebed.base.errors import LakebedError
+from lakebed.base.errors import INTERNAL, LakebedError, shown
 from lakebed.engine import errors as engine
 from lakebed.installation import statuses
 from lakebed.lake import errors as catalog
@@ -118,8 +118,6 @@ _REFUSALS: Final[tuple[tuple[type[Exception], Refusal], ...]] = (
     (admission.Overloaded, Refusal.OVERLOADED),
 )
 
-_INTERNAL: Final = "internal error: the log of the server has the details under this request's id"
-
 _FORBIDDEN: Final = "the storage denied access to the server"
 
 # The messages of lakeFS, verbatim: scripts and tests of clients compare them. The first matching
@@ -157,6 +155,7 @@ _WORDS: Final[tuple[tuple[type[Exception], str | None, str], ...]] = (
     (auth.PolicyNotFound, None, "policy not found"),
     (auth.CredentialNotFound, None, "credentials not found"),
     (auth.AlreadyExists, None, "Already exists"),
+    (auth.AuthenticationFailed, None, "error authenticating request"),
     (auth.Denied, None, "insufficient permissions"),
 )
 
@@ -166,24 +165,14 @@ def status_of(error: Exception) -> int:
     return next((status for kind, status in _STATUSES if isinstance(error, kind)), UNEXPECTED)
 
 
-def public_message(error: Exception) -> str | None:
-    """Return the text that replaces an internal error message for clients, or None."""
-    if isinstance(error, LakebedError) and error.public_message is not None:
-        return error.public_message
-    # An unexpected error may name anything: folders, hosts, drivers.
-    if status_of(error) == UNEXPECTED:
-        return _INTERNAL
-    return _FORBIDDEN if isinstance(error, block.Forbidden) else None
-
-
 def explain(error: Exception) -> str:
     """Return Lakebed's own description of an error: the problem, with the value, and the remedy."""
-    public = public_message(error)
-    if public is not None:
-        return public
-    if isinstance(error, engine.EntryNotFound):
-        return f"object not found: {error.key.decode(errors='replace')}"
-    return str(error)
+    if isinstance(error, block.Forbidden):
+        return _FORBIDDEN
+    unexplained = isinstance(error, LakebedError) and error.public_message is None
+    if unexplained and status_of(error) == UNEXPECTED:
+        return INTERNAL.format("request")
+    return shown(error)
 
 
 def message_of(error: Exception, operation: str, parts: Mapping[str, str] = _NO_PARTS) -> str:

@@ -16,10 +16,11 @@ NO_CONDITIONAL_DELETES: Final = "deletes with conditions are not supported"
 
 
 class ErrorCode(Enum):
-    """An error code of S3 with its HTTP status, S3's message, and Lakebed's detail.
+    """An error code of S3 with its HTTP status, S3's message, and a fixed detail, if any.
 
-    S3 has a fixed message for most codes, which tools and tests compare. For the other codes S3's
-    message describes the request; Lakebed's does too, and the fixed message is empty.
+    S3 has a fixed message for most codes, which tools and tests compare: it is sent as ``Message``,
+    and Lakebed's text as ``Detail``. For the other codes the fixed message is empty, and Lakebed's
+    text is the ``Message``.
     """
 
     def __init__(self, code: str, status: int, message: str, detail: str = "") -> None:
@@ -28,27 +29,16 @@ class ErrorCode(Enum):
         self.message = message
         """S3's message; empty if specific to each request."""
         self.detail = detail
-        """The default detail; empty if `message` suffices."""
+        """The text of an error of the protocol without a value; empty if `message` suffices."""
 
     # Authentication
     ACCESS_DENIED = ("AccessDenied", 403, "Access Denied")
-    AUTHORIZATION_HEADER_MALFORMED = (
-        "AuthorizationHeaderMalformed",
-        400,
-        "",
-        "the Authorization header is malformed",
-    )
-    AUTHORIZATION_QUERY_PARAMETERS = (
-        "AuthorizationQueryParametersError",
-        400,
-        "",
-        "the query parameters of the signature are malformed",
-    )
+    AUTHORIZATION_HEADER_MALFORMED = ("AuthorizationHeaderMalformed", 400, "")
+    AUTHORIZATION_QUERY_PARAMETERS = ("AuthorizationQueryParametersError", 400, "")
     INVALID_ACCESS_KEY_ID = (
         "InvalidAccessKeyId",
         403,
         "The AWS Access Key Id you provided does not exist in our records.",
-        "unknown access key id; check the credentials of the client",
     )
     INVALID_TOKEN = (
         "InvalidToken",
@@ -73,12 +63,7 @@ class ErrorCode(Enum):
     )
 
     # Bodies
-    BAD_DIGEST = (
-        "BadDigest",
-        400,
-        "The Content-MD5 you specified did not match what we received.",
-        "the body does not match the checksum of the request",
-    )
+    BAD_DIGEST = ("BadDigest", 400, "The Content-MD5 you specified did not match what we received.")
     CONTENT_SHA256_MISMATCH = (
         "XAmzContentSHA256Mismatch",
         400,
@@ -94,13 +79,11 @@ class ErrorCode(Enum):
         "EntityTooSmall",
         400,
         "Your proposed upload is smaller than the minimum allowed size",
-        "a part is too small; only the last one may be smaller than 5 MiB",
     )
     INCOMPLETE_BODY = (
         "IncompleteBody",
         400,
         "You did not provide the number of bytes specified by the Content-Length HTTP header.",
-        "the body does not have the announced length",
     )
     INVALID_DIGEST = ("InvalidDigest", 400, "The Content-MD5 you specified was invalid.")
     MALFORMED_TRAILER = (
@@ -128,17 +111,11 @@ class ErrorCode(Enum):
             "Your socket connection to the server was not read from or written to within the "
             "timeout period."
         ),
-        "the body took too long to arrive",
     )
 
     # Requests
-    INVALID_ARGUMENT = ("InvalidArgument", 400, "", "an argument is invalid")
-    INVALID_BUCKET_NAME = (
-        "InvalidBucketName",
-        400,
-        "The specified bucket is not valid.",
-        "the bucket name is not a valid name of a repository",
-    )
+    INVALID_ARGUMENT = ("InvalidArgument", 400, "")
+    INVALID_BUCKET_NAME = ("InvalidBucketName", 400, "The specified bucket is not valid.")
     INVALID_PART = (
         "InvalidPart",
         400,
@@ -146,38 +123,21 @@ class ErrorCode(Enum):
             "One or more of the specified parts could not be found. The part may not have "
             "been uploaded, or the specified entity tag may not match the part's entity tag."
         ),
-        "a part was not uploaded, or has another ETag",
     )
-    INVALID_PART_NUMBER = (
-        "InvalidPartNumber",
-        416,
-        "The requested partnumber is not satisfiable",
-        "the object has no part of this number",
-    )
+    INVALID_PART_NUMBER = ("InvalidPartNumber", 416, "The requested partnumber is not satisfiable")
     INVALID_PART_ORDER = (
         "InvalidPartOrder",
         400,
         "The list of parts was not in ascending order. Parts must be ordered by part number.",
     )
-    INVALID_RANGE = (
-        "InvalidRange",
-        416,
-        "The requested range is not satisfiable",
-        "the range begins after the end of the object",
-    )
-    INVALID_REQUEST = ("InvalidRequest", 400, "", "the request is invalid")
-    INVALID_URI = (
-        "InvalidURI",
-        400,
-        "Couldn't parse the specified URI.",
-        "the path or the query is not valid",
-    )
+    INVALID_RANGE = ("InvalidRange", 416, "The requested range is not satisfiable")
+    INVALID_REQUEST = ("InvalidRequest", 400, "")
+    INVALID_URI = ("InvalidURI", 400, "Couldn't parse the specified URI.")
     KEY_TOO_LONG = ("KeyTooLongError", 400, "Your key is too long")
     METADATA_TOO_LARGE = (
         "MetadataTooLarge",
         400,
         "Your metadata headers exceed the maximum allowed metadata size",
-        "the metadata is larger than 2 KiB",
     )
     METHOD_NOT_ALLOWED = (
         "MethodNotAllowed",
@@ -188,7 +148,6 @@ class ErrorCode(Enum):
         "NotImplemented",
         501,
         "A header you provided implies functionality that is not implemented",
-        "Lakebed does not support this part of S3",
     )
     NOT_SUPPORTED = ("ERRLakeFSNotSupported", 405, "This operation is not supported in LakeFS")
     PRECONDITION_FAILED = (
@@ -205,14 +164,8 @@ class ErrorCode(Enum):
             "The requested bucket name is not available. The bucket namespace is shared by "
             "all users of the system. Please select a different name and try again."
         ),
-        "a repository of this name exists already",
     )
-    NO_SUCH_BUCKET = (
-        "NoSuchBucket",
-        404,
-        "The specified bucket does not exist",
-        "the repository or ref does not exist",
-    )
+    NO_SUCH_BUCKET = ("NoSuchBucket", 404, "The specified bucket does not exist")
     NO_SUCH_BUCKET_BUT_API = (
         "ErrNoSuchBucketPossibleAPIEndpoint",
         404,
@@ -231,18 +184,8 @@ class ErrorCode(Enum):
             "upload may have been aborted or completed."
         ),
     )
-    OBJECT_CHANGED = (
-        "ObjectChanged",
-        410,
-        "",
-        "the bytes in the storage are not those of the object",
-    )
-    NO_SUCH_VERSION = (
-        "NoSuchVersion",
-        404,
-        "The specified version does not exist.",
-        "the bytes of the object are no longer in the storage",
-    )
+    OBJECT_CHANGED = ("ObjectChanged", 410, "")
+    NO_SUCH_VERSION = ("NoSuchVersion", 404, "The specified version does not exist.")
     READ_ONLY_REPOSITORY = (
         "ErrReadOnlyRepository",
         403,
@@ -296,18 +239,8 @@ class ErrorCode(Enum):
 
     # The server
     INTERNAL_ERROR = ("InternalError", 500, "We encountered an internal error. Please try again.")
-    SLOW_DOWN = (
-        "SlowDown",
-        503,
-        "Please reduce your request rate.",
-        "the server is busy; try again later",
-    )
-    SERVICE_UNAVAILABLE = (
-        "ServiceUnavailable",
-        503,
-        "Service is unable to handle request.",
-        "the storage does not answer; try again later",
-    )
+    SLOW_DOWN = ("SlowDown", 503, "Please reduce your request rate.")
+    SERVICE_UNAVAILABLE = ("ServiceUnavailable", 503, "Service is unable to handle request.")
 
 
 class S3Error(LakebedError):

@@ -10,7 +10,8 @@ from lakebed.auth.policy.actions import object_arn, repository_arn
 from lakebed.block.store import ByteStream
 from lakebed.engine.model import BranchID, RepositoryID
 from lakebed.engine.staging.writer import Condition
-from lakebed.lake.model import PATH_BYTES_MAX, ObjectStats
+from lakebed.lake.errors import InvalidPath
+from lakebed.lake.model import ObjectStats, check_path
 from lakebed.lake.multipart.records import MultipartID, Target
 from lakebed.lake.repeats import Invocation
 from lakebed.server.http.bodies import Body as RawBody
@@ -179,11 +180,11 @@ def ref_path_of(key: str) -> RefPath:
     """
     ref, _, path = key.partition("/")
     encoded = path.encode()
-    if len(encoded) > PATH_BYTES_MAX:
-        raise S3Error(
-            ErrorCode.KEY_TOO_LONG,
-            f"the path in the key has {len(encoded)} bytes; at most {PATH_BYTES_MAX} are allowed",
-        )
+    try:
+        if encoded:  # else the key is a ref
+            check_path(encoded)
+    except InvalidPath as error:
+        raise S3Error(ErrorCode.KEY_TOO_LONG, str(error)) from None
     return RefPath(ref, encoded)
 
 

@@ -6,12 +6,13 @@ from lakebed import auth, block, kv
 from lakebed.engine import errors as engine
 from lakebed.lake import errors as catalog
 from lakebed.server.http import admission, bodies, browsers
-from lakebed.server.http.errors import public_message
+from lakebed.server.http.errors import explain
 from lakebed.server.s3.errors import ErrorCode, S3Error
 
 # The first matching class counts: special cases precede their families.
 _CODES: Final[tuple[tuple[type[Exception], ErrorCode], ...]] = (
     # authentication
+    (auth.AuthenticationFailed, ErrorCode.INVALID_ACCESS_KEY_ID),
     (auth.Denied, ErrorCode.ACCESS_DENIED),
     (browsers.BrowserRefused, ErrorCode.ACCESS_DENIED),
     # the body and the load
@@ -65,9 +66,5 @@ def as_s3_error(error: Exception) -> S3Error:
     """Return an error as an S3 error; `INTERNAL_ERROR` if not in the table."""
     if isinstance(error, S3Error):
         return error
-    if isinstance(error, auth.AuthenticationFailed):
-        return S3Error(ErrorCode.INVALID_ACCESS_KEY_ID)  # the error's text is for the API
-    for kind, code in _CODES:
-        if isinstance(error, kind):
-            return S3Error(code, public_message(error) or str(error))
-    return S3Error(ErrorCode.INTERNAL_ERROR)
+    found = (code for kind, code in _CODES if isinstance(error, kind))
+    return S3Error(next(found, ErrorCode.INTERNAL_ERROR), explain(error))

@@ -64,7 +64,9 @@ def _files(path: Path) -> list[Path]:
     except OSError as error:
         raise InvalidArguments(f"cannot read {path}: {error.strerror}") from error
     if not files:
-        raise InvalidArguments(f"no files in {path}")
+        raise InvalidArguments(
+            f"{path} has no files: pass an action file, or a directory of action files"
+        )
     return files
 
 
@@ -189,7 +191,7 @@ def list_runs(
 ) -> None:
     """List the completed runs of hooks, newest first."""
     if branch and commit:
-        raise InvalidArguments("--branch and --commit cannot be combined")
+        raise InvalidArguments("--branch and --commit cannot be combined: pass one of them")
     query = RunsQuery(branch=branch or "", commit=commit or "")
     session.show_list(
         page,

@@ -179,5 +179,8 @@ def _is_good(command: list[str], commit: Commit) -> bool:
         raise CommandError(f"cannot run {command[0]}: {error.strerror}") from None
     code = ended.returncode
     if code in _CANNOT_RUN or code < 0:
-        raise CommandError(f"{command[0]} ended with {code}: the commit is neither good nor bad")
+        raise CommandError(
+            f"{command[0]} ended with {code}, so commit {commit.id} is neither good nor bad: exit"
+            " with 0 for a good commit, and with 1 to 125 for a bad one"
+        )
     return code == 0

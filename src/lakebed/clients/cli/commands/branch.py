@@ -99,7 +99,7 @@ def reset(
     lakebed branch reset lakefs://my-repo/main --prefix data/
     """
     if prefix is not None and object_path is not None:
-        raise InvalidArguments("--prefix and --object cannot be combined")
+        raise InvalidArguments("--prefix and --object cannot be combined: pass one of them")
     if object_path is not None:
         what, body = f" of {object_path}", ResetCreation(type="object", path=object_path)
     elif prefix is not None:
@@ -111,7 +111,7 @@ def reset(
     [*first] = list_some(1, session.client.branches.diff, *at, query)
     # A path sorts before all paths that it is a prefix of.
     if not first or object_path not in (None, first[0].path):
-        raise CommandError(f"no uncommitted changes{what} on {branch}")
+        raise CommandError(f"{branch} has no uncommitted changes{what}: nothing was reset")
     session.confirm(f"Discard the uncommitted changes{what} on {branch}?", yes=yes)
     session.client.branches.reset(*at, body)
     session.output.done(f"Reset the uncommitted changes{what} on {branch}")
@@ -156,15 +156,7 @@ def revert(
 def _revert(session: Session, branch: RefUri, body: RevertCreation, query: SkipQuery) -> str:
     """Revert a commit; return the branch's new head."""
     at = (branch.repository, branch.ref)
-    try:
-        session.client.branches.revert(*at, body, query)
-    except Refused as error:
-        if error.body.kind == "parent_number_missing":
-            raise CommandError(
-                f"{body.ref} is a merge: pass -m 1 to revert to its first parent, or the number"
-                " of another parent"
-            ) from None
-        raise
+    session.client.branches.revert(*at, body, query)
     return session.client.branches.get(*at).commit_id
 
 
@@ -228,7 +220,9 @@ def unprotect(session: Session, repository: RepositoryArgument, pattern: Pattern
 
     def without(patterns: list[str]) -> list[str]:
         if pattern not in patterns:
-            raise CommandError(f"{repository} has no rule {pattern!r}")
+            raise CommandError(
+                f"{repository} has no rule {pattern!r}: see `lakebed branch-protect list`"
+            )
         return [other for other in patterns if other != pattern]
 
     rules = _change_rules(session, repository, without)

@@ -69,7 +69,7 @@ def log(
             "--graph needs all commits: omit --no-merges, --objects and --prefixes"
         )
     if limit and amount is None:
-        raise InvalidArguments("--limit needs --amount")
+        raise InvalidArguments("--limit needs a number of commits: add --amount")
     first_time = _parse_time(since)
     query = LogCommitsQuery(
         after=after,

@@ -75,7 +75,7 @@ def copy(
     from lakebed.kv.copying import StoreCopy
 
     if source == target:
-        raise InvalidArguments("FROM and TO are the same database")
+        raise InvalidArguments("FROM and TO are the same database: pass an empty database as TO")
     os.umask(_PERMISSIONS_OF_OTHERS)  # TO may be a file, and holds the users of an installation
     runtime = ThreadRuntime()
     before = _open_existing(source, runtime)
@@ -133,7 +133,7 @@ def check_exists(url: str) -> None:
 
     path = embedded_path(url)
     if path is not None and not path.exists():
-        raise InvalidArguments(f"database file {path} does not exist")
+        raise InvalidArguments(f"database file {path} does not exist: check the path")
 
 
 def _open(url: str, runtime: "Runtime") -> "CopySide":

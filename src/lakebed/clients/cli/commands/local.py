@@ -144,7 +144,7 @@ def checkout(
     lakebed local checkout data --ref lakefs://my-repo/v1
     """
     if every and ref:
-        raise InvalidArguments("--all and --ref cannot be combined")
+        raise InvalidArguments("--all and --ref cannot be combined: pass one of them")
     for root in find_below(directory) if every else [directory]:
         with _opened(session, root, "Checking out", parallelism) as copy:
             if not yes and copy.has_local_changes():

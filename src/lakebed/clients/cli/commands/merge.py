@@ -8,7 +8,7 @@ from typing import Annotated, Final, Literal
 
 import typer
 
-from lakebed.clients.cli.errors import CommandError, InvalidArguments
+from lakebed.clients.cli.errors import InvalidArguments
 from lakebed.clients.cli.groups import new_app
 from lakebed.clients.cli.options import AllowEmptyOption, MetaOption, SkipHooksOption, key_values
 from lakebed.clients.cli.output import Column, Size, coloured, printable, warn
@@ -62,7 +62,7 @@ def diff(
             session.client, repository, ref.ref, other.ref, two_way=two_way, prefix=prefix
         )
     elif two_way:
-        raise InvalidArguments("--two-way needs two refs")
+        raise InvalidArguments("--two-way compares two refs: add the second one")
     else:
         found = _uncommitted(session.client, ref, prefix=prefix)
     if stat:
@@ -143,7 +143,7 @@ def merge(
         merged = session.client.refs.merge(repository, source.ref, destination.ref, query, body)
     except Refused as error:
         if error.status == _CONFLICT:
-            _explain_conflict(session, source, destination)
+            _show_conflicts(session, source, destination)
         raise
     session.output.done(f"Merged {source} into {destination}: {merged.reference}", merged)
 
@@ -158,22 +158,15 @@ def _warn_uncommitted(session: Session, source: RefUri) -> None:
         warn(f"{source} has uncommitted changes, which are not merged: commit them first")
 
 
-def _explain_conflict(session: Session, source: RefUri, destination: RefUri) -> None:
-    """Raise an error that lists the conflicting objects, if any."""
+def _show_conflicts(session: Session, source: RefUri, destination: RefUri) -> None:
+    """List the conflicting objects, if any."""
     changes = _compare(session.client, source.repository, destination.ref, source.ref)
     conflicts = (change for change in changes if change.type == "conflict")
     found = list(islice(conflicts, _CONFLICTS_SHOWN_MAX))
-    if not found:
-        return
-    if session.output.as_json:
+    if found and session.output.as_json:
         session.output.record({"conflicts": [change.path for change in found]})
     for change in found:
         warn(f"conflict: {change.path}")
-    more = " or more" if len(found) == _CONFLICTS_SHOWN_MAX else ""
-    raise CommandError(
-        f"{source} and {destination} both changed {len(found)}{more} object(s), nothing was merged:"
-        " pass --strategy source-wins or dest-wins, or resolve the conflicts first"
-    )
 
 
 @client_command(merge_base_app, "merge-base")

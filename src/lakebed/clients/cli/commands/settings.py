@@ -11,11 +11,10 @@ import typer
 from typer.core import TyperGroup
 
 from lakebed.clients.cli.commands.server import check
-from lakebed.clients.cli.errors import CommandError, InvalidArguments
+from lakebed.clients.cli.errors import InvalidArguments
 from lakebed.clients.cli.groups import new_app
 from lakebed.clients.cli.options import ClientConfigOption, EndpointOption
 from lakebed.clients.cli.session import Session, client_command
-from lakebed.clients.http.errors import Refused
 from lakebed.clients.http.settings import load_endpoint, normal_endpoint, read_file, usual_file
 from lakebed.wire.config import Setup
 
@@ -23,8 +22,6 @@ config_app = new_app("Save the client's settings; check the settings of a server
 config_app.info.cls = TyperGroup  # also works without a subcommand
 config_app.command("check")(check)
 setup_app = new_app()
-
-_CONFLICT = 409
 
 
 @config_app.callback(invoke_without_command=True)
@@ -108,12 +105,4 @@ def setup(
             endpoint=session.options.endpoint,
         )
     )
-    try:
-        made = client.setup.create(Setup(username=user_name))
-    except Refused as error:
-        if error.status == _CONFLICT:
-            raise CommandError(
-                f"{client.endpoint} already has an administrator: nothing was changed"
-            ) from None
-        raise
-    session.output.record(made)
+    session.output.record(client.setup.create(Setup(username=user_name)))

@@ -56,7 +56,7 @@ def _wait(context: HookContext, url: str, headers: dict[str, str]) -> None:
         if state == "success":
             return
         if state == "failed":
-            raise HookFailed("the DAG run failed")
+            raise HookFailed(f"the DAG run failed: see the logs of Airflow for {url}")
 
 
 def _authorization(context: HookContext, version: str) -> str:

@@ -7,7 +7,7 @@ from msgspec import UNSET
 from lakebed.engine import model
 from lakebed.engine.commits.requests import CommitRequest
 from lakebed.engine.model import BranchID, RepositoryID
-from lakebed.lake.commits import STRATEGIES, merge_request
+from lakebed.lake.commits import merge_request
 from lakebed.lake.errors import MergeConflict, ParentNumberMissing
 from lakebed.server.api.request import ApiRequest, as_key, as_text, one_of, seconds
 from lakebed.server.api.routes import Need, Reply, Routes, fs
@@ -96,7 +96,7 @@ def merge_into_branch(
         committer=request.identity.committer,
         message=body.message,
         metadata=body.metadata,
-        strategy=one_of(body.strategy, STRATEGIES, "strategy"),
+        strategy=body.strategy,
         squash=body.squash_merge,
         allow_empty=body.allow_empty,
         keep_staged=body.keep_staged,

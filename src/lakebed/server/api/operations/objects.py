@@ -33,7 +33,7 @@ from lakebed.server.http.conditions import (
     write_condition,
 )
 from lakebed.server.http.dispositions import ATTACHMENT
-from lakebed.server.http.errors import BadRequest, NotImplementedHere, message_of, status_of
+from lakebed.server.http.errors import BadRequest, NotImplementedHere, explain, status_of
 from lakebed.server.http.forms import form_file
 from lakebed.wire import objects as wire
 from lakebed.wire.base import Page
@@ -306,7 +306,7 @@ def delete_objects(
         errors=[
             wire.ObjectError(
                 status_code=status_of(each.error),
-                message=message_of(each.error, "deleteObjects"),
+                message=explain(each.error),
                 path=as_text(each.path),
             )
             for each in failed

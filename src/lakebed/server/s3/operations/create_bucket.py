@@ -2,10 +2,12 @@
 
 from lakebed.auth import Action
 from lakebed.auth.policy.actions import namespace_arn
-from lakebed.lake.errors import Deleting, RepositoryNotFound
+from lakebed.engine.names import check_repository_name
+from lakebed.lake.errors import Deleting, NotUnique, RepositoryNotFound
 from lakebed.lake.places import canonical_path, parse_namespace
 from lakebed.server.s3.errors import ErrorCode, S3Error
 from lakebed.server.s3.request import S3Reply, S3Request
+from lakebed.server.s3.translation import as_s3_error
 from lakebed.server.s3.xml_reader import XML_BYTES_MAX, read_create_bucket
 
 
@@ -18,7 +20,8 @@ def handle(request: S3Request) -> S3Reply:
     prefix = request.services.settings.blockstore.default_namespace_prefix
     if prefix is None:
         raise _no_default_namespace(request)
-    namespace = f"{prefix}{'' if prefix.endswith('/') else '/'}{request.repository}"
+    name = check_repository_name(request.repository)
+    namespace = f"{prefix}{'' if prefix.endswith('/') else '/'}{name}"
     place = parse_namespace(namespace)
     request.authorize(Action.ATTACH_STORAGE_NAMESPACE, namespace_arn(canonical_path(place)))
     request.services.catalog.repositories.create(
@@ -37,4 +40,4 @@ def _no_default_namespace(request: S3Request) -> S3Error:
             "cannot create a repository by S3, because blockstore.default_namespace_prefix is not"
             " set; create the repository by the API",
         )
-    return S3Error(ErrorCode.BUCKET_ALREADY_EXISTS)
+    return as_s3_error(NotUnique.repository(request.repository))

@@ -13,17 +13,16 @@
 
 const BASE = "/api/v1";
 
-/** An error answer of the server. */
+/** An error answer of the server; its text is the server's own, with the value and what to do. */
 export class ApiError extends Error {
   /**
    * @param {number} status
    * @param {{message?: string, kind?: string, detail?: string, [more: string]: any}} body
    */
   constructor(status, body) {
-    super(body.message || `the server answered ${status}`);
+    super(body.detail || body.message || `the server answered ${status}`);
     this.status = status;
     this.kind = body.kind ?? "";
-    this.detail = body.detail ?? "";
     this.body = body;
   }
 }
@@ -79,7 +78,7 @@ export async function call(method, where, { query, body, signal, headers = {} } 
     });
   } catch (error) {
     if (signal?.aborted) throw error;
-    throw new ApiError(0, { message: "cannot reach the server", kind: "unreachable" });
+    throw new ApiError(0, { message: "Cannot reach the server: check your connection and the server, then try again", kind: "unreachable" });
   }
   return read(answer);
 }
@@ -146,7 +145,7 @@ export function upload(where, query, file, onProgress) {
       }
       return reject(new ApiError(request.status, body));
     };
-    request.onerror = () => reject(new ApiError(0, { message: "connection lost" }));
+    request.onerror = () => reject(new ApiError(0, { message: "Connection lost: check your connection and the server, then try again" }));
     request.onabort = () => reject(new ApiError(0, { message: "cancelled", kind: "cancelled" }));
     request.send(file);
   });
@@ -154,33 +153,11 @@ export function upload(where, query, file, onProgress) {
 }
 
 /**
- * The message for an error: what happened, and what to do.
+ * The text of an error, with a capital.
  * @param {any} error
- * @returns {{title: string, advice: string}}
+ * @returns {string}
  */
 export function explain(error) {
-  if (!(error instanceof ApiError)) {
-    return { title: "Error in this page", advice: String(error?.message ?? error) };
-  }
-  const detail = error.detail && error.detail !== error.message ? error.detail : "";
-  if (error.kind === "cancelled") return { title: "Cancelled", advice: "" };
-  if (error.status === 0)
-    return { title: capital(error.message), advice: "Check your connection and the server, then try again." };
-  if (error.kind === "denied")
-    return {
-      title: "Permission denied",
-      advice: `${detail || error.message}. Ask an administrator for a policy that allows it.`,
-    };
-  if (error.kind === "ref_not_found" || error.kind === "branch_not_found")
-    return { title: capital(detail || error.message), advice: "It may be deleted or misspelled: pick another ref." };
-  if (error.kind === "not_unique") return { title: capital(detail || error.message), advice: "" };
-  if (error.status === 429 || error.status === 503)
-    return { title: "The server is busy", advice: `${detail || error.message}. Try again in a moment.` };
-  if (error.status >= 500) return { title: "Server error", advice: detail || error.message };
-  return { title: capital(error.message), advice: detail };
-}
-
-/** @param {string} text */
-function capital(text) {
+  const text = error instanceof ApiError ? error.message : `error in this page: ${error?.message ?? error}`;
   return text.charAt(0).toUpperCase() + text.slice(1);
 }

@@ -37,10 +37,9 @@ export function Id({ id, what = "id", href }) {
 /** @param {{error: any, retry?: () => void}} props */
 export function ErrorBox({ error, retry }) {
   if (!error) return null;
-  const { title, advice } = explain(error);
   return html`<div class="notice failed" role="alert">
     <${Icon} name="warning" />
-    <div><strong>${title}</strong>${advice && html`<p>${advice}</p>`}
+    <div><p>${explain(error)}</p>
       ${retry && html`<button onClick=${retry}>Try again</button>`}</div>
   </div>`;
 }

@@ -81,5 +81,5 @@ export function Conflicts({ conflicts, total, name, left, right }) {
     <ul class="items">${conflicts.map((each) => html`<li key=${each}><span class="swatch conflict">C</span><span class="grow mono">${each}</span>
       <${Link} class="small" href=${inRepository(name, "object", { ref: left, path: each })}><${Icon} name="file" /> source<//>
       <${Link} class="small" href=${inRepository(name, "object", { ref: right, path: each })}><${Icon} name="file" /> destination<//></li>`)}</ul>
-    ${total > conflicts.length && html`<p class="pad soft small">and ${counted(total - conflicts.length, "more path")}</p>`}</section>`;
+    ${total > conflicts.length && html`<p class="pad soft small">And ${counted(total - conflicts.length, "more path")}.</p>`}</section>`;
 }

@@ -102,7 +102,7 @@ export function useMissing(needs) {
   const asked = Object.values(needs).map(([action, resource]) => `${action} arn:lakefs:${action.startsWith("auth:") ? "auth" : "fs"}:::${resource}`);
   const found = useLoad((signal) => (asked.length ? get("/user", { may: asked }, signal).catch(() => null) : Promise.resolve(null)), asked.join("\n"));
   const denied = found.data?.denied ?? [];
-  return Object.fromEntries(Object.entries(needs).map(([name, [action]], at) => [name, denied.includes(asked[at]) ? `Requires the permission ${action}. Ask an administrator.` : ""]));
+  return Object.fromEntries(Object.entries(needs).map(([name, [action]], at) => [name, denied.includes(asked[at]) ? `Requires the permission ${action}: ask an administrator` : ""]));
 }
 
 // Notifications at the edge of the window.
@@ -126,8 +126,7 @@ export function notify(text, kind = "done") {
 /** @param {any} error */
 export function notifyError(error) {
   if (error instanceof ApiError && error.kind === "cancelled") return;
-  const { title, advice } = explain(error);
-  notify(advice ? `${title}: ${advice}` : title, "failed");
+  notify(explain(error), "failed");
 }
 
 /** @param {number} id */

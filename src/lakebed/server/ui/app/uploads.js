@@ -28,8 +28,7 @@ export function useUploads(name, branch, prefix, onDone) {
       await sent.done;
       change(item, { state: "done", share: 1 });
     } catch (error) {
-      const { title, advice } = explain(error);
-      change(item, { state: "failed", error: advice ? `${title}: ${advice}` : title });
+      change(item, { state: "failed", error: explain(error) });
     }
   };
   const add = async (/** @type {Chosen[]} */ files) => {
@@ -66,7 +65,7 @@ export function Uploads({ of }) {
       ${open.length ? html`<button onClick=${() => of.items.forEach((each) => (each.state === "waiting" ? (each.state = "failed") : each.cancel?.()))}>Cancel all</button>` : html`<button onClick=${of.clear}>Dismiss</button>`}</header>
     <ul class="uploads pad">${shown.map((each) => html`<li key=${each.id}><span title=${each.path}>${each.path}</span><span class="soft small">${each.state === "failed" ? "failed" : size(each.file.size)}</span>
       ${each.state === "failed" ? html`<span class="wrong small">${each.error || "Cancelled"}</span>` : html`<progress aria-label=${each.path} value=${each.share} max="1" />`}</li>`)}</ul>
-    ${of.items.length > SHOWN && html`<p class="pad soft small">and ${of.items.length - SHOWN} more</p>`}</section>`;
+    ${of.items.length > SHOWN && html`<p class="pad soft small">And ${of.items.length - SHOWN} more.</p>`}</section>`;
 }
 
 /**

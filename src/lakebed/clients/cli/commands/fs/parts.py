@@ -39,7 +39,9 @@ def stat_object(client: Client, uri: PathUri, *, presign: bool = False) -> Objec
     query = StatQuery(path=uri.path, presign=presign)
     found = client.objects.stat(uri.repository, uri.ref, query)
     if presign and not found.physical_address.startswith(("http://", "https://")):
-        raise CommandError(f"the storage of {uri} does not support presigned URLs")
+        raise CommandError(
+            f"the storage of {uri} does not support presigned URLs: read through the server"
+        )
     return found
 
 
@@ -117,7 +119,10 @@ class _Part:
             opened = self._client.open(read_request(self._source), headers=headers)
         with opened as response:
             if response.status_code != HTTPStatus.PARTIAL_CONTENT:
-                raise CommandError(f"{self._source}: the response is not the requested part")
+                raise CommandError(
+                    f"the answer for bytes {start} to {end - 1} of {self._source} has status"
+                    f" {response.status_code}, not 206: check for a proxy that ignores ranges"
+                )
             etag = response.headers.get("ETag", "").strip('"')
             if self._url is None and etag != self._checksum:
                 raise CommandError(f"{self._source} was replaced during the download: try again")

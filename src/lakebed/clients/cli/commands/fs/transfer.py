@@ -62,7 +62,9 @@ def send_file(
         while left:
             chunk = source.read(min(_CHUNK_BYTES, left))
             if not chunk:
-                raise CommandError("the file was truncated during the upload")
+                raise CommandError(
+                    f"the file for {target} was truncated during the upload: upload it again"
+                )
             checksum.update(chunk)
             left -= len(chunk)
             step(len(chunk))
@@ -95,7 +97,9 @@ def _send_to_storage(
     on_branch = (target.repository, target.ref)
     place = client.staging.address(*on_branch, AddressQuery(path=target.path, presign=True))
     if not place.presigned_url:
-        raise CommandError(f"the storage of {target} does not support presigned URLs")
+        raise CommandError(
+            f"the storage of {target} does not support presigned URLs: omit --pre-sign"
+        )
     # Required by Azure, ignored by others.
     headers = {"Content-Length": str(size), "x-ms-blob-type": "BlockBlob"}
     with client.stream_url("PUT", place.presigned_url, content=chunks, headers=headers) as response:

@@ -30,7 +30,7 @@ export function About() {
         "Presigned URLs": found.storage_config.pre_sign_support ? "yes" : "no",
         "Presigned multipart uploads": found.storage_config.pre_sign_multipart_upload ? "yes" : "no",
       }} />`}<//></div></section></div>
-    <section class="card"><header><h2>Use it from Python</h2></header><div class="pad stack"><p class="soft">lakeFS clients work unchanged: <code>pip install lakefs</code></p>
+    <section class="card"><header><h2>Use it from Python</h2></header><div class="pad stack"><p class="soft">lakeFS clients work unchanged: <code>pip install lakefs</code>.</p>
       <${Code} text=${`import lakefs\nfrom lakefs.client import Client\n\nclient = Client(host="${origin}", username="…", password="…")\nfor repository in lakefs.repositories(client=client):\n    print(repository.id)`} /></div></section>
     <section class="card"><header><h2>For programs</h2></header><ul class="items">
       <li><a href="/docs"><${Icon} name="file" /> docs</a><span class="soft">interactive API reference</span></li>

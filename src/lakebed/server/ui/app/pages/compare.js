@@ -4,7 +4,6 @@ import { html, useState } from "../vendor/preact-htm.js";
 import { ApiError, get, path, post } from "../api.js";
 import { Button, Check, Empty, Field, Form, Heading, Loading, Pairs, asRecord } from "../components.js";
 import { Conflicts, Differences } from "../diff.js";
-import { counted } from "../format.js";
 import { Icon } from "../icons.js";
 import { RefPicker } from "../refs.js";
 import { Link, go, inRepository } from "../router.js";
@@ -63,11 +62,7 @@ function MergeForm({ name, base, head, onClose, onDone, onConflict }) {
       try {
         await post(path`/repositories/${name}/refs/${head}/merge/${base}`, { message, strategy, squash_merge: squash, metadata: asRecord(pairs) });
       } catch (error) {
-        if (error instanceof ApiError && Array.isArray(error.body.conflicts)) {
-          onConflict(error.body);
-          const first = error.body.conflicts.slice(0, 3).join(", ");
-          throw new ApiError(409, { message: `${counted(error.body.conflicts_total, "conflicting object")}`, detail: `${first}${error.body.conflicts_total > 3 ? " and others" : ""}. Choose which side wins, or resolve the conflicts first. Nothing was merged.` });
-        }
+        if (error instanceof ApiError && Array.isArray(error.body.conflicts)) onConflict(error.body);
         throw error;
       }
     });

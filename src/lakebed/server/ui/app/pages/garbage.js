@@ -102,7 +102,7 @@ function Rules({ where, rules, onClose, onDone }) {
   };
   return html`<${Form} title="Retention rules" label="Save" action=${action} onClose=${onClose} onSubmit=${submit} why=${!/^[1-9]\d*$/.test(days) ? "Enter a number of days" : wrong ? "Correct the line above" : ""}>
     <${Field} label="Retain commits for (days)" value=${days} onInput=${setDays} inputmode="numeric" />
-    <${Field} label="Exceptions by branch" value=${text} onInput=${setText} multiline hint="One per line: a branch or pattern, and a number of days, as in exp-* 7" error=${wrong ? `“${wrong}” is not a branch and a number of days` : ""} />
+    <${Field} label="Exceptions by branch" value=${text} onInput=${setText} multiline hint="One per line: a branch or pattern, and a number of days, as in exp-* 7." error=${wrong ? `“${wrong}” is not a branch and a number of days` : ""} />
     ${rules && html`<button type="button" class="danger" onClick=${async () => (await action.run(() => remove(where))) && onDone()}>Remove all rules</button>`}<//>`;
 }
 

@@ -1,7 +1,7 @@
 // Login, and setup of a new server.
 
 import { html, useEffect, useState } from "../vendor/preact-htm.js";
-import { ApiError, get, post } from "../api.js";
+import { get, post } from "../api.js";
 import { Code, ErrorBox, Field, Loading } from "../components.js";
 import { go } from "../router.js";
 import { useAction, useLoad } from "../state.js";
@@ -36,19 +36,10 @@ export function Login({ query }) {
     <form onSubmit=${submit}>
       <${Field} label="Access key ID" value=${key} onInput=${setKey} autocomplete="username" name="username" class="mono" required />
       <${Field} label="Secret access key" value=${secret} onInput=${setSecret} type="password" autocomplete="current-password" name="password" required />
-      <${ErrorBox} error=${asLoginError(action.error)} />
+      <${ErrorBox} error=${action.error} />
       <button class="primary" type="submit" disabled=${action.busy}>${action.busy ? "Logging in…" : "Log in"}</button>
     </form>
   <//>`;
-}
-
-/** @param {any} error */
-function asLoginError(error) {
-  if (!(error instanceof ApiError) || error.kind !== "authentication_failed") return error;
-  return new ApiError(400, {
-    message: "Invalid keys",
-    detail: "Check both for missing characters. An administrator can create new keys.",
-  });
 }
 
 export function Setup() {

@@ -155,5 +155,5 @@ export function Deletion({ name, branch, item, onClose, onDone }) {
   return html`<${Form} title=${isFolder ? "Delete a folder" : "Delete an object"} label="Delete" kind="danger" action=${action} onClose=${onClose}
     onSubmit=${async () => (await action.run(work)) && onDone()}>
     <p><code>${item.path}</code>${isFolder && " and its content"} will be deleted from <${Badge}>${branch}<//>, as an uncommitted change. Existing commits are not affected.</p>
-    ${progress > 0 && html`<p class="hint">${counted(progress, "object")} deleted so far</p>`}<//>`;
+    ${progress > 0 && html`<p class="hint">${counted(progress, "object")} deleted so far.</p>`}<//>`;
 }
