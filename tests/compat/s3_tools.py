@@ -312,17 +312,18 @@ class Rclone(Tool):
 
     def upload(self, folder: Path, prefix: str) -> None:
         parts = ["--s3-chunk-size=5M", "--s3-upload-cutoff=5M"]
-        self._rclone("copy", *parts, str(folder), f"lake:{self.bucket}/{prefix}")
-        self._rclone("check", "--download", str(folder), f"lake:{self.bucket}/{prefix}")
+        self.rclone("copy", *parts, str(folder), f"lake:{self.bucket}/{prefix}")
+        self.rclone("check", "--download", str(folder), f"lake:{self.bucket}/{prefix}")
 
     def download(self, prefix: str, folder: Path) -> None:
-        self._rclone("sync", f"lake:{self.bucket}/{prefix}", str(folder))
+        self.rclone("sync", f"lake:{self.bucket}/{prefix}", str(folder))
 
     def remove(self, prefix: str) -> None:
-        self._rclone("delete", f"lake:{self.bucket}/{prefix}")
+        self.rclone("delete", f"lake:{self.bucket}/{prefix}")
 
-    def _rclone(self, *arguments: str) -> None:
-        self.run(
+    def rclone(self, *arguments: str) -> str:
+        """Run a command; return what it says."""
+        return self.run(
             "rclone",
             "--config=/dev/null",
             *arguments,

@@ -99,8 +99,12 @@ class ExpiryMarks:
             _refuse_expired(commit_id, mark)
 
     def is_expired(self, repository: Repository, commit_id: CommitID) -> bool:
-        mark = self.find_all(repository, [commit_id]).get(commit_id)
-        return mark is not None and mark.message.state == EXPIRED
+        return bool(self.expired_of(repository, [commit_id]))
+
+    def expired_of(self, repository: Repository, ids: Sequence[CommitID]) -> set[CommitID]:
+        """Return which commits have expired, in one call to the store."""
+        marks = self.find_all(repository, ids)
+        return {each for each, mark in marks.items() if mark.message.state == EXPIRED}
 
     def expired(self, repository: Repository, *, since_us: int = 0) -> Iterator[CommitID]:
         """Iterate over the commits that expired since a time, in order of ids."""

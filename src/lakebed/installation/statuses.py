@@ -24,6 +24,7 @@ STATUSES: Final[tuple[tuple[type[Exception], int], ...]] = (
     (catalog.PullNotFound, 404),
     (catalog.PullBusy, 409),
     (catalog.MultipartNotFound, 404),
+    (catalog.VersionNotFound, 404),
     (catalog.MissingBytes, 410),
     (catalog.ChangedBytes, 410),
     (catalog.CatalogError, 400),

@@ -14,6 +14,7 @@ objects omit the metadata reserved for Lakebed.
 | `pulls`                           | pull requests                                               |
 | `diff`                            | differences between refs, uncommitted changes               |
 | `objects`                         | reads, lists and deletes objects                            |
+| `versions`                        | lists versions of objects, for S3                           |
 | `previews`                        | shows rows of tables, text and differences of objects       |
 | `uploads`, `copies`               | writes objects                                              |
 | `multiparts`, `completions`       | multipart uploads                                           |

@@ -32,6 +32,7 @@ from lakebed.lake.settings import CatalogSettings, LinkSettings
 from lakebed.lake.tasks import RunInBackground, Tasks, run_inline
 from lakebed.lake.uploads import Addresses, Freshness, Stager, Uploads
 from lakebed.lake.usage import Usage
+from lakebed.lake.versions import Versions
 
 
 class Catalog:
@@ -75,6 +76,7 @@ class Catalog:
         )
         self.pins = ETagPins(store, block, runtime, settings)
         self.objects = Objects(engine, block, runtime, self.presigning, self.pins, purge_marks)
+        self.versions = Versions(engine, runtime)
         self.previews = Previews(self.objects, runtime)
         self.search = ObjectSearch(self.objects, runtime)
         self.uploads = Uploads(engine, block, addresses, stager)

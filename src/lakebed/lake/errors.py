@@ -17,6 +17,8 @@ LakebedError
     │   └── LinkExpired     the address was issued too long ago
     ├── AddressTaken        the address is in the namespace of a repository
     ├── AddressClosed       the address is in the namespace of a deleted repository
+    ├── InvalidVersion      no version id                              (also a ValueError)
+    ├── VersionNotFound     no such version of an object               (also a KeyError)
     ├── MultipartNotFound   no such multipart upload                   (also a KeyError)
     ├── WrongAddress        the upload has another address             (also a ValueError)
     ├── UploadNotUnfinished no such unfinished upload                  (also a KeyError)
@@ -76,6 +78,7 @@ __all__ = [
     "InvalidRef",
     "InvalidRun",
     "InvalidSettings",
+    "InvalidVersion",
     "JobSilent",
     "LinkExpired",
     "MergeConflict",
@@ -101,6 +104,7 @@ __all__ = [
     "UnreadableAddress",
     "UnreadableTable",
     "UploadNotUnfinished",
+    "VersionNotFound",
     "WrongAddress",
 ]
 
@@ -115,6 +119,27 @@ class InvalidPath(CatalogError, ValueError):
     """An invalid object path; nothing was done."""
 
     kind = "invalid_path"
+
+
+class InvalidVersion(CatalogError, ValueError):
+    """A version id that is no commit of the repository."""
+
+    kind = "invalid_version"
+
+    def __init__(self, version_id: str) -> None:
+        super().__init__(
+            f'"{version_id[:100]}" is no version id: use the id of a commit, or "null" for an'
+            " uncommitted change"
+        )
+
+
+class VersionNotFound(CatalogError, NotFoundMixin):
+    """An object has no such version."""
+
+    kind = "version_not_found"
+
+    def __init__(self, version_id: str) -> None:
+        super().__init__(f"no commit {version_id} has this object: list its versions")
 
 
 class PreviewTooLarge(CatalogError):

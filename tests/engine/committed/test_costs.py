@@ -166,6 +166,39 @@ def test_a_page_reads_no_more_than_it_shows() -> None:
     assert store.counters.ranges_read == 1
 
 
+def test_a_page_of_versions_reads_the_changes_around_its_keys() -> None:
+    block = open_block(MemorySettings())
+    breaks = Breaks(mean_rows=20, max_rows=50)
+    store = reopened(block, breaks)
+    keys = [b"%02d/%03d" % (folder, number) for folder in range(20) for number in range(100)]
+    states = [store.write([rows({key: entry(key, 0) for key in keys})])]
+    for number in range(100):
+        key = keys[number * 20]
+        states.insert(0, store.apply(states[0], [change_rows({key: entry(key, 1)})]).metarange_id)
+
+    def cost(query: EntryQuery) -> tuple[int, int]:
+        store = reopened(block, breaks)
+        page = store.list_versions(states, query)
+        return len(page.items), store.counters.ranges_read
+
+    # Both sides of its change; the older one is still that of the first state.
+    assert cost(EntryQuery(prefix=b"10/020")) == (2, 2)
+    items, ranges = cost(EntryQuery(after=b"10/020", amount=5))
+    assert items == 5
+    assert ranges <= 10
+    # Behind the first key of a common prefix, only ranges across its end are read.
+    items, ranges = cost(EntryQuery(delimiter=b"/", amount=3))
+    assert items == 3
+    assert ranges <= 20
+    # Of many changes of one range, some show that the common prefix exists.
+    for number in range(100):
+        change = change_rows({b"05/050": entry(b"05/050", number % 3 + 1)})
+        states.insert(0, store.apply(states[0], [change]).metarange_id)
+    items, ranges = cost(EntryQuery(prefix=b"05", delimiter=b"/", amount=1))
+    assert items == 1
+    assert ranges <= 40
+
+
 @pytest.mark.slow
 def test_a_merge_reads_only_what_both_sides_changed() -> None:
     block = open_block(MemorySettings())

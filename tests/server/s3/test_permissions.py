@@ -57,6 +57,13 @@ CASES: dict[S3Operation, tuple[str, str, bytes, dict[str, str], list[Need]]] = {
         {},
         [(Action.LIST_BRANCHES, REPOSITORY_ARN)],
     ),
+    S3Operation.LIST_OBJECT_VERSIONS: (
+        "GET",
+        f"{BUCKET}?versions&prefix=main%2F",
+        b"",
+        {},
+        [(Action.LIST_OBJECTS, REPOSITORY_ARN), (Action.LIST_COMMITS, REPOSITORY_ARN)],
+    ),
     S3Operation.LIST_MULTIPART_UPLOADS: (
         "GET",
         f"{BUCKET}?uploads",

@@ -40,7 +40,7 @@ def words(answer: Answer) -> tuple[int, str, str]:
         ("PUT", f"{BUCKET}?acl", (405, "ERRLakeFSNotSupported")),
         ("PUT", f"{BUCKET}?policy", (405, "ERRLakeFSNotSupported")),
         ("DELETE", f"{BUCKET}?policy", (405, "ERRLakeFSNotSupported")),
-        ("GET", f"{BUCKET}?versions", (405, "ERRLakeFSNotSupported")),
+        ("GET", f"{BUCKET}?analytics", (405, "ERRLakeFSNotSupported")),
         ("DELETE", BUCKET, (405, "ERRLakeFSNotSupported")),
         ("POST", KEY, (405, "MethodNotAllowed")),
     ],

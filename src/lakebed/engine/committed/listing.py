@@ -22,7 +22,7 @@ from lakebed.engine.committed.columns import (
     successor,
 )
 from lakebed.engine.committed.files import Files
-from lakebed.engine.committed.walk import diff_steps, differing_groups
+from lakebed.engine.committed.walk import Group, diff_steps, differing_groups
 from lakebed.formats import ENTRY_SCHEMA, Entry, MetaRange, entries_of
 from lakebed.formats.parquet import one_array
 
@@ -275,32 +275,59 @@ class DiffBlocks:
         files: Files,
         left: MetaRange,
         right: MetaRange,
-        query: EntryQuery,
+        prefix: bytes,
         *,
         other: MetaRange | None = None,
     ) -> None:
         self._files = files
+        self._left = left
         self._right = right
         self._other = other
-        self._end = prefix_end(query.prefix)
-        self._groups = differing_groups(left, right, query.first_key() or b"", self._end)
+        self._end = prefix_end(prefix)
+        self._groups: Iterator[Group] | None = None
+        self._group: Group | None = None
         self._tables: Iterator[pa.Table] = iter(())
         self._block: TableBlock | None = None
 
     def seek(self, key: bytes) -> TableBlock | None:
-        while self._block is None or self._block.keys[-1] < key:
-            table = next(self._tables, None)
-            if table is not None:
-                rows = self._differing(table)
-                if rows.num_rows:
-                    self._block = TableBlock(rows)
-                continue
-            group = next(self._groups, None)
+        while (block := self._read_block(key)) is None:
+            group = self._find_group(key)
             if group is None:
                 return None
-            if max(refs[-1].max_key for refs in group if refs) >= key:
-                self._tables = diff_steps(self._files, group, key, self._end)
+            self._group = None
+            self._tables = diff_steps(self._files, group, key, self._end)
+        return block
+
+    def bound(self, key: bytes) -> bytes | None:
+        """See `ChangeBlocks`."""
+        block = self._read_block(key)
+        if block is not None:
+            return block.keys[block.keys.find(key)]
+        group = self._find_group(key)
+        if group is None:
+            return None
+        return max(key, min(refs[0].min_key for refs in group if refs))
+
+    def _read_block(self, key: bytes) -> TableBlock | None:
+        """Return the block at a key in the group last read, or None."""
+        while self._block is None or self._block.keys[-1] < key:
+            table = next(self._tables, None)
+            if table is None:
+                return None
+            rows = self._differing(table)
+            if rows.num_rows:
+                self._block = TableBlock(rows)
         return self._block
+
+    def _find_group(self, key: bytes) -> Group | None:
+        """Return the next group that can have a key or later keys, or None."""
+        if self._groups is None:
+            self._groups = differing_groups(self._left, self._right, key, self._end)
+        while self._group is None or max(refs[-1].max_key for refs in self._group if refs) < key:
+            self._group = next(self._groups, None)
+            if self._group is None:
+                return None
+        return self._group
 
     def _differing(self, table: pa.Table) -> pa.Table:
         """Return the rows whose keys also differ between the other metarange and the right one."""

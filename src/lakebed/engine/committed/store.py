@@ -3,6 +3,7 @@
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
+from itertools import pairwise
 from typing import Final
 
 import pyarrow as pa
@@ -26,6 +27,7 @@ from lakebed.engine.committed.listing import (
 from lakebed.engine.committed.merge import Strategy, count_conflicts, is_long, merge
 from lakebed.engine.committed.replace import Interval
 from lakebed.engine.committed.replace import replace as replace_intervals
+from lakebed.engine.committed.versions import ChangeBlocks, VersionItems, version_page
 from lakebed.engine.committed.walk import diff, distinct, map_ahead, window
 from lakebed.engine.errors import EntryNotFound
 from lakebed.engine.model import FilesRoot
@@ -304,7 +306,8 @@ class Committed:
     ) -> EntryPage[DiffEntry]:
         """Return a page of differences; a common prefix means a difference below."""
         left_metarange, right_metarange = self._files.metarange(left), self._files.metarange(right)
-        return diff_page(DiffBlocks(self._files, left_metarange, right_metarange, query), query)
+        blocks = DiffBlocks(self._files, left_metarange, right_metarange, query.prefix)
+        return diff_page(blocks, query)
 
     def list_changes(
         self, base: MetaRangeID, left: MetaRangeID, right: MetaRangeID, query: EntryQuery
@@ -317,11 +320,32 @@ class Committed:
         if base == left:
             return self.list_diff(base, right, query)
         before, ours, theirs = (self._files.metarange(each) for each in (base, left, right))
-        page = diff_page(DiffBlocks(self._files, before, theirs, query, other=ours), query)
+        page = diff_page(DiffBlocks(self._files, before, theirs, query.prefix, other=ours), query)
         keys = one_array(page.rows, "key")
         conflict = differ_at(keys, *(self.look_up(each, keys.to_pylist()) for each in (base, left)))
         rows = page.rows.append_column("conflict", conflict)
         return EntryPage(rows, page.folded, has_more=page.has_more, values_of=differences_of)
+
+    def list_versions(
+        self,
+        states: Sequence[MetaRangeID],
+        query: EntryQuery,
+        *,
+        staged: ChangeBlocks | None = None,
+        resume_at: int | None = None,
+    ) -> VersionItems:
+        """Return a page of the changes between states, the newest first; see `version_page`.
+
+        All entries of the last state are changes. `staged` are changes of the first state, shown as
+        state -1.
+        """
+        loaded = self._runtime.map_parallel(self._files.metarange, states)
+        loaded.append(MetaRange(MetaRangeID(""), ()))
+        sources: dict[int, ChangeBlocks] = {} if staged is None else {-1: staged}
+        for number, (after, before) in enumerate(pairwise(loaded)):
+            if after.metarange_id != before.metarange_id:
+                sources[number] = DiffBlocks(self._files, before, after, query.prefix)
+        return version_page(self._runtime, sources, query, resume_at=resume_at)
 
     def _builder(self, *inputs: MetaRange) -> Builder:
         return Builder(self._files, self.breaks, self._runtime, inputs=inputs)

@@ -69,7 +69,7 @@ def list_changes(
     cells: Cells, committed: Committed, metarange_id: MetaRangeID, query: EntryQuery
 ) -> EntryPage[DiffEntry]:
     """Return a page of the changes that staged cells make to a metarange."""
-    return diff_page(_ChangeWindows(cells, committed, metarange_id, query), query)
+    return diff_page(ChangeWindows(cells, committed, metarange_id, query), query)
 
 
 @dataclass(frozen=True, slots=True)
@@ -352,8 +352,8 @@ class _MergedBlock:
         return rows.combine_chunks().take(np.argsort(places))
 
 
-class _ChangeWindows:
-    """Windows of changes that staged cells make to a metarange; see `Blocks`."""
+class ChangeWindows:
+    """Windows of changes that staged cells make to a metarange; see `ChangeBlocks`."""
 
     def __init__(
         self, cells: Cells, committed: Committed, metarange_id: MetaRangeID, query: EntryQuery
@@ -374,6 +374,9 @@ class _ChangeWindows:
             self._end = staged.end
             before = self._committed.look_up(self._metarange_id, staged.keys)
             self._block = TableBlock(changed_rows(before, _edits(staged)))
+
+    def bound(self, key: bytes) -> bytes:
+        return key
 
 
 def _edits(staged: _Staged) -> Edits:

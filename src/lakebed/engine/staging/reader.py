@@ -21,7 +21,12 @@ from lakebed.engine.refs.commits import Commits
 from lakebed.engine.refs.resolve import View
 from lakebed.engine.settings import EngineSettings
 from lakebed.engine.staging.cells import Cells, decode, has_proposal, newest
-from lakebed.engine.staging.listing import SkipIndexOptions, list_changes, list_entries
+from lakebed.engine.staging.listing import (
+    ChangeWindows,
+    SkipIndexOptions,
+    list_changes,
+    list_entries,
+)
 from lakebed.formats import Entry, MetaRangeID
 from lakebed.kv import Item, Store
 
@@ -59,7 +64,7 @@ class Reader:
     @traced("engine.find")
     def find(self, repository_id: RepositoryID, ref: str, key: bytes) -> tuple[Repository, Entry]:
         """Return the repository and the entry of a key, staged or not; raise `EntryNotFound`."""
-        for found in self._in_time(self._readings.of_ref, repository_id, ref, key):
+        for found in self.in_time(self._readings.of_ref, repository_id, ref, key):
             entry, _ = self.effective_entry(found, key)
         if entry is None:
             raise EntryNotFound(key)
@@ -70,13 +75,12 @@ class Reader:
         self, repository_id: RepositoryID, ref: str, query: EntryQuery
     ) -> tuple[Repository, EntryPage[Entry]]:
         """Return the repository and a page of entries of a ref; raise `Invalid` for ``branch$``."""
-        for found in self._in_time(self._readings.of_ref, repository_id, ref):
+        for found in self.in_time(self._readings.of_ref, repository_id, ref):
             page = self._page(found, ref, query)
         return found.repository, page
 
     def _page(self, found: Reading, ref: str, query: EntryQuery) -> EntryPage[Entry]:
-        if found.view is View.STAGED:
-            raise Invalid(f"{ref} cannot be listed: list the changes of the branch instead")
+        _check_listed(found, ref)
         committed, metarange_id = self._committed_of(found)
         if found.view is View.COMMITTED:
             return committed.list(metarange_id, query)
@@ -89,10 +93,20 @@ class Reader:
         self, repository_id: RepositoryID, branch: BranchID, query: EntryQuery
     ) -> EntryPage[DiffEntry]:
         """Return a page of the staged changes of a branch that differ from its head."""
-        for found in self._in_time(self._readings.of_branch, repository_id, branch):
+        for found in self.in_time(self._readings.of_branch, repository_id, branch):
             cells = Cells.of(self._store, found.branch)
             page = list_changes(cells, *self._committed_of(found), query)
         return page
+
+    def staged_changes(self, found: Reading, ref: str, query: EntryQuery) -> ChangeWindows | None:
+        """Return the staged changes that a ref shows over its commit, or None if it shows none.
+
+        Raises `Invalid` for ``branch$``.
+        """
+        _check_listed(found, ref)
+        if found.view is View.COMMITTED:
+            return None
+        return ChangeWindows(Cells.of(self._store, found.branch), *self._committed_of(found), query)
 
     def effective_entry(
         self, found: Reading, key: bytes
@@ -112,7 +126,7 @@ class Reader:
         commit = self._commits.get(found.repository, found.commit_id)
         return self._committed_in(found.repository.files_root), commit.metarange_id
 
-    def _in_time(
+    def in_time(
         self, begin: Callable[ParamT, Reading], *args: ParamT.args, **kwargs: ParamT.kwargs
     ) -> Iterator[Reading]:
         """Yield the records read by `begin`, again if tokens of the branch may have been deleted.
@@ -149,3 +163,8 @@ class Reader:
             return committed.get(commit.metarange_id, key)
         except EntryNotFound:
             return None
+
+
+def _check_listed(found: Reading, ref: str) -> None:
+    if found.view is View.STAGED:
+        raise Invalid(f"{ref} cannot be listed: list the changes of the branch instead")

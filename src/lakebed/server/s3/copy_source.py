@@ -8,9 +8,10 @@ from lakebed.engine.model import RepositoryID
 from lakebed.engine.staging.writer import Condition
 from lakebed.formats import Entry
 from lakebed.lake.model import ObjectStats, etag_of
-from lakebed.server.s3.errors import NO_VERSION_IDS, ErrorCode, S3Error
+from lakebed.lake.versions import UNCOMMITTED
+from lakebed.server.s3.errors import ErrorCode, S3Error
 from lakebed.server.s3.read_conditions import ConditionResult, evaluate
-from lakebed.server.s3.request import S3Request, ref_path_of
+from lakebed.server.s3.request import S3Request, ref_path_of, version_headers
 
 
 class CopySource(NamedTuple):
@@ -19,13 +20,18 @@ class CopySource(NamedTuple):
     repository: RepositoryID
     ref: str
     path: bytes
+    version_id: str
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """The header of an answer that tells the version copied, if requested."""
+        return version_headers("x-amz-copy-source-version-id", self.version_id)
 
 
 def copy_source(request: S3Request) -> CopySource:
     """Return the source of a copy request."""
-    header, _, version = (request.header("x-amz-copy-source") or "").partition("?")
-    if version.removeprefix("versionId=") not in {"", "null"}:
-        raise S3Error(ErrorCode.NOT_IMPLEMENTED, NO_VERSION_IDS)
+    header, has_version, version = (request.header("x-amz-copy-source") or "").partition("?")
+    version_id = version.removeprefix("versionId=") if has_version else UNCOMMITTED
     try:
         text = unquote(header, errors="strict").removeprefix("/")
     except UnicodeDecodeError:
@@ -37,7 +43,7 @@ def copy_source(request: S3Request) -> CopySource:
             ErrorCode.INVALID_ARGUMENT,
             f'x-amz-copy-source must be <repository>/<ref>/<path>, not "{text[:100]}"',
         )
-    return CopySource(RepositoryID(bucket), ref, path)
+    return CopySource(RepositoryID(bucket), ref, path, version_id)
 
 
 def source_condition(request: S3Request) -> Condition:

@@ -11,7 +11,6 @@ from typing import ClassVar, Final
 from lakebed.base.errors import LakebedError
 from lakebed.server.s3.xml_writer import Markup, document, element
 
-NO_VERSION_IDS: Final = "objects have no version ids; name a commit in the key instead"
 NO_CONDITIONAL_DELETES: Final = "deletes with conditions are not supported"
 
 
@@ -143,6 +142,14 @@ class ErrorCode(Enum):
         "MethodNotAllowed",
         405,
         "The specified method is not allowed against this resource.",
+    )
+    NO_VERSION_DELETES = (
+        "MethodNotAllowed",
+        405,
+        (
+            "Versions are commits and cannot be deleted; delete the object without a version id,"
+            " or expire commits by retention rules."
+        ),
     )
     NOT_IMPLEMENTED = (
         "NotImplemented",

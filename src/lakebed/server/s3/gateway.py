@@ -10,7 +10,7 @@ from wsgiref.types import StartResponse, WSGIEnvironment
 
 from lakebed.auth import Identity
 from lakebed.base.actor import EntryPoint, acting_as
-from lakebed.lake.errors import RepositoryNotFound
+from lakebed.lake.errors import RepositoryNotFound, VersionNotFound
 from lakebed.server.http import refusals
 from lakebed.server.http.authentication import actor_of
 from lakebed.server.http.browsers import BrowserRules
@@ -114,7 +114,7 @@ def _refusal(error: Exception, environ: WSGIEnvironment, record: RequestRecord) 
     shown = as_s3_error(error)
     kind = shown.code.code if isinstance(error, S3Error) else kind_of(error)
     note_error(error, shown.code.status, kind)
-    if shown.code is ErrorCode.NO_SUCH_VERSION:
+    if shown.code is ErrorCode.NO_SUCH_VERSION and not isinstance(error, VersionNotFound):
         _LOGGER.warning("the bytes of an object are missing: %s", error)
     elif shown.code in _BODY_CODES:
         _LOGGER.info("body refused: %s: %s", shown.code.code, shown)

@@ -14,6 +14,7 @@ from lakebed.lake.errors import InvalidPath
 from lakebed.lake.model import ObjectStats, check_path
 from lakebed.lake.multipart.records import MultipartID, Target
 from lakebed.lake.repeats import Invocation
+from lakebed.lake.versions import UNCOMMITTED
 from lakebed.server.http.bodies import Body as RawBody
 from lakebed.server.http.conditions import invocation_of, write_condition
 from lakebed.server.s3.encryption import ENCRYPTION_HEADER, shown_encryption
@@ -24,6 +25,9 @@ from lakebed.server.s3.router import S3Route
 from lakebed.server.s3.sigv4 import Verified
 from lakebed.server.s3.xml_writer import XML_TYPE
 from lakebed.server.services import Services
+
+VERSION_ID: Final = "x-amz-version-id"
+"""The header with the version of a read object."""
 
 _DIGITS_MAX: Final = 15
 
@@ -69,6 +73,11 @@ class S3Request:
     def ref_path(self) -> RefPath:
         """The ref and path of the key."""
         return ref_path_of(self.route.key)
+
+    @property
+    def version_id(self) -> str:
+        """The version of the object; by default what the ref shows."""
+        return self.route.query.get("versionId", UNCOMMITTED)
 
     @property
     def is_branch_itself(self) -> bool:
@@ -186,6 +195,14 @@ def ref_path_of(key: str) -> RefPath:
     except InvalidPath as error:
         raise S3Error(ErrorCode.KEY_TOO_LONG, str(error)) from None
     return RefPath(ref, encoded)
+
+
+def version_headers(name: str, version_id: str) -> dict[str, str]:
+    """Return the header with the version that a request names; other reads do not know theirs.
+
+    Finding the commit that changed an object last would cost a walk through the history.
+    """
+    return {} if version_id == UNCOMMITTED else {name: version_id}
 
 
 def xml(body: bytes, headers: Mapping[str, str] | None = None) -> S3Reply:

@@ -31,6 +31,7 @@ class S3Operation(Enum):
     GET_BUCKET_ACL = "GetBucketAcl"
     LIST_OBJECTS = "ListObjects"
     LIST_OBJECTS_V2 = "ListObjectsV2"
+    LIST_OBJECT_VERSIONS = "ListObjectVersions"
     LIST_MULTIPART_UPLOADS = "ListMultipartUploads"
     DELETE_OBJECTS = "DeleteObjects"
 
@@ -71,6 +72,7 @@ _ON_BUCKET: Final[Mapping[tuple[str, str], S3Operation]] = {
     ("GET", "location"): S3Operation.GET_BUCKET_LOCATION,
     ("GET", "uploads"): S3Operation.LIST_MULTIPART_UPLOADS,
     ("GET", "versioning"): S3Operation.GET_BUCKET_VERSIONING,
+    ("GET", "versions"): S3Operation.LIST_OBJECT_VERSIONS,
     ("HEAD", ""): S3Operation.HEAD_BUCKET,
     ("POST", "delete"): S3Operation.DELETE_OBJECTS,
     ("PUT", ""): S3Operation.CREATE_BUCKET,
@@ -90,6 +92,18 @@ _ON_OBJECT: Final[Mapping[tuple[str, str], S3Operation]] = {
     ("PUT", ""): S3Operation.PUT_OBJECT,
     ("PUT", "uploadId"): S3Operation.UPLOAD_PART,
 }
+
+_ON_VERSIONS: Final = frozenset(
+    {
+        S3Operation.DELETE_OBJECT,
+        S3Operation.GET_OBJECT,
+        S3Operation.GET_OBJECT_ACL,
+        S3Operation.GET_OBJECT_ATTRIBUTES,
+        S3Operation.GET_OBJECT_TAGGING,
+        S3Operation.HEAD_OBJECT,
+    }
+)
+"""Operations with an optional ``versionId``."""
 
 _WITH_COPY_SOURCE: Final[Mapping[S3Operation, S3Operation]] = {
     S3Operation.PUT_OBJECT: S3Operation.COPY_OBJECT,
@@ -151,6 +165,8 @@ def _operation(environ: Environ, bucket: str, key: str, query: Mapping[str, str]
     operation = (_ON_OBJECT if key else _ON_BUCKET).get((method, subresource))
     if operation is None:
         raise unsupported.unknown_operation(method, subresource)
+    if "versionId" in query and operation not in _ON_VERSIONS:
+        raise unsupported.unknown_operation(method, "versionId")
     if operation is S3Operation.LIST_OBJECTS and query.get("list-type") == "2":
         return S3Operation.LIST_OBJECTS_V2
     if "HTTP_X_AMZ_COPY_SOURCE" in environ:

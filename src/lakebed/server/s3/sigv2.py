@@ -44,13 +44,25 @@ _LISTS: Final = frozenset(
         S3Operation.LIST_BUCKETS,
         S3Operation.LIST_OBJECTS,
         S3Operation.LIST_OBJECTS_V2,
+        S3Operation.LIST_OBJECT_VERSIONS,
         S3Operation.LIST_MULTIPART_UPLOADS,
         S3Operation.LIST_PARTS,
     }
 )
 _SIGNATURE_PARAMETERS: Final = frozenset({"AWSAccessKeyId", "Expires", "Signature"})
 _SIGNED_PARAMETERS: Final = frozenset(
-    {"acl", "delete", "location", "partNumber", "tagging", "uploadId", "uploads", "versioning"}
+    {
+        "acl",
+        "delete",
+        "location",
+        "partNumber",
+        "tagging",
+        "uploadId",
+        "uploads",
+        "versionId",
+        "versioning",
+        "versions",
+    }
 )
 """Parameters of supported operations that clients of version 2 sign."""
 _SIGNED_PREFIX: Final = "response-"

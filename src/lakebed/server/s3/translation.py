@@ -23,6 +23,7 @@ _CODES: Final[tuple[tuple[type[Exception], ErrorCode], ...]] = (
     (admission.Overloaded, ErrorCode.SLOW_DOWN),
     # objects
     (catalog.MissingBytes, ErrorCode.NO_SUCH_VERSION),
+    (catalog.VersionNotFound, ErrorCode.NO_SUCH_VERSION),
     (catalog.ChangedBytes, ErrorCode.OBJECT_CHANGED),
     (catalog.BadDigest, ErrorCode.BAD_DIGEST),
     (catalog.MultipartNotFound, ErrorCode.NO_SUCH_UPLOAD),

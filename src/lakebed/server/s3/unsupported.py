@@ -45,8 +45,6 @@ _OTHERS: Final = frozenset(
         "select",
         "session",
         "torrent",
-        "versionId",
-        "versions",
     }
 )
 

@@ -12,10 +12,10 @@ from xml.parsers import expat
 
 from lakebed.lake.checksums import ALGORITHMS, Checksum
 from lakebed.lake.multipart.records import NamedPart
+from lakebed.lake.versions import UNCOMMITTED
 from lakebed.server.s3.environ import parse_number
 from lakebed.server.s3.errors import (
     NO_CONDITIONAL_DELETES,
-    NO_VERSION_IDS,
     ErrorCode,
     S3Error,
 )
@@ -61,7 +61,8 @@ def read_delete(body: bytes) -> DeleteRequest:
     """Return the keys to delete.
 
     Raises:
-        S3Error: `NOT_IMPLEMENTED`: versions or conditions; `MALFORMED_XML` as in `parse`.
+        S3Error: `NO_VERSION_DELETES`: versions; `NOT_IMPLEMENTED`: conditions; `MALFORMED_XML` as
+            in `parse`.
     """
     root = parse(body, "Delete")
     keys = [_key(item) for item in root.all("Object")]
@@ -151,8 +152,8 @@ def _key(item: Element) -> str:
     key = item.get("Key")
     if not key:
         _refuse("an Object has no Key")
-    if item.get("VersionId") not in {None, "", "null"}:
-        raise S3Error(ErrorCode.NOT_IMPLEMENTED, NO_VERSION_IDS)
+    if item.get("VersionId") not in {None, "", UNCOMMITTED}:
+        raise S3Error(ErrorCode.NO_VERSION_DELETES)
     if any(item.get(name) is not None for name in _CONDITIONS):
         raise S3Error(ErrorCode.NOT_IMPLEMENTED, NO_CONDITIONAL_DELETES)
     return key

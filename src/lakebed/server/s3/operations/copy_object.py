@@ -4,6 +4,7 @@ from lakebed.auth import Action
 from lakebed.auth.policy.actions import object_arn
 from lakebed.engine.model import BranchID
 from lakebed.lake.entry_metadata import checksum_of
+from lakebed.lake.versions import reading_version
 from lakebed.server.http.conditions import etag
 from lakebed.server.s3.checksum_fields import object_elements
 from lakebed.server.s3.copy_source import copy_source, source_condition
@@ -20,20 +21,21 @@ def handle(request: S3Request) -> S3Reply:
     request.authorize_object(Action.WRITE_OBJECT, path)
     request.authorize(Action.READ_OBJECT, object_arn(source.repository, source.path.decode()))
     replaces = _replaces_metadata(request)
-    copied = request.services.catalog.copies.copy(
-        request.repository,
-        BranchID(branch),
-        path,
-        source_repository_id=source.repository,
-        source_ref=source.ref,
-        source_path=source.path,
-        source_condition=source_condition(request),
-        content_type=request.header("Content-Type") if replaces else None,
-        metadata=metadata_of(request) if replaces else None,
-        condition=request.write_condition,
-        invocation=request.invocation,
-        encrypted=request.asks_for_encryption,
-    )
+    with reading_version(source.ref, source.version_id) as ref:
+        copied = request.services.catalog.copies.copy(
+            request.repository,
+            BranchID(branch),
+            path,
+            source_repository_id=source.repository,
+            source_ref=ref,
+            source_path=source.path,
+            source_condition=source_condition(request),
+            content_type=request.header("Content-Type") if replaces else None,
+            metadata=metadata_of(request) if replaces else None,
+            condition=request.write_condition,
+            invocation=request.invocation,
+            encrypted=request.asks_for_encryption,
+        )
     return xml(
         document(
             "CopyObjectResult",
@@ -41,7 +43,7 @@ def handle(request: S3Request) -> S3Reply:
             element("ETag", etag(copied.checksum)),
             *object_elements(checksum_of(copied.reserved)),
         ),
-        request.encryption_headers(copied),
+        {**source.headers, **request.encryption_headers(copied)},
     )
 
 

@@ -10,6 +10,7 @@ from lakebed.block.ranges import Between, ByteRange
 from lakebed.lake.entry_metadata import PartRange, checksum_of, headers_of, parts_of
 from lakebed.lake.errors import InvalidRef, RangeNotSatisfiable, RefNotFound
 from lakebed.lake.model import DEFAULT_CONTENT_TYPE, ObjectStats
+from lakebed.lake.versions import reading_version
 from lakebed.server.http.conditions import (
     Selection,
     etag,
@@ -25,7 +26,7 @@ from lakebed.server.s3.errors import ErrorCode, S3Error
 from lakebed.server.s3.metadata import metadata_headers
 from lakebed.server.s3.operations.upload_part import part_number
 from lakebed.server.s3.read_conditions import ConditionResult, evaluate, is_unchanged
-from lakebed.server.s3.request import S3Reply, S3Request
+from lakebed.server.s3.request import VERSION_ID, S3Reply, S3Request, version_headers
 
 AT_ONCE_BYTES_MAX: Final = 1 << 16
 """Smaller answers are sent as one piece, which costs the server less."""
@@ -105,6 +106,7 @@ def find(request: S3Request) -> ObjectStats:
         Denied: The user lacks the permission to read it.
         S3Error: `NO_SUCH_KEY`: the key has no path, or its ref does not exist.
         RepositoryNotFound, EntryNotFound: The repository or object does not exist.
+        InvalidVersion, VersionNotFound: The version does not exist.
     """
     ref, path = request.ref_path
     request.authorize_object(Action.READ_OBJECT, path)
@@ -115,7 +117,8 @@ def find(request: S3Request) -> ObjectStats:
             f'the key "{request.route.key}" must be <ref>/<path of an object>',
         )
     try:
-        return request.services.catalog.objects.stat(request.repository, ref, path)
+        with reading_version(ref, request.version_id) as place:
+            return request.services.catalog.objects.stat(request.repository, place, path)
     except (RefNotFound, InvalidRef) as error:
         # The bucket exists; a part of the key does not.
         raise S3Error(ErrorCode.NO_SUCH_KEY, str(error)) from error
@@ -190,6 +193,7 @@ def _headers(request: S3Request, stats: ObjectStats) -> dict[str, str]:
         **headers_of(stats.reserved),
         **metadata_headers(stats.metadata),
         **request.encryption_headers(stats),
+        **version_headers(VERSION_ID, request.version_id),
     }
     for parameter, name in _OVERRIDES.items():
         value = request.route.query.get(parameter)

@@ -9,7 +9,7 @@ from lakebed.server.http.conditions import http_date
 from lakebed.server.s3.checksum_fields import object_elements
 from lakebed.server.s3.errors import ErrorCode, S3Error
 from lakebed.server.s3.operations.get_object import find
-from lakebed.server.s3.request import S3Reply, S3Request, xml
+from lakebed.server.s3.request import VERSION_ID, S3Reply, S3Request, version_headers, xml
 from lakebed.server.s3.xml_writer import Markup, document, element
 
 _HEADER: Final = "x-amz-object-attributes"
@@ -27,7 +27,10 @@ def handle(request: S3Request) -> S3Reply:
     found = [show(stats) for name, show in _ATTRIBUTES.items() if name in names]
     return xml(
         document("GetObjectAttributesResponse", *found),
-        {"Last-Modified": http_date(stats.mtime)},
+        {
+            "Last-Modified": http_date(stats.mtime),
+            **version_headers(VERSION_ID, request.version_id),
+        },
     )
 
 

@@ -23,11 +23,11 @@ from lakebed.server.s3.xml_writer import (
     owner,
 )
 
-_KEYS_MAX: Final = 1000
+KEYS_MAX: Final = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class _Listing:
+class Listing:
     """One page of a list."""
 
     last: str
@@ -46,7 +46,7 @@ class _Listing:
 
 def handle(request: S3Request) -> S3Reply:
     """Handle ListObjects."""
-    asked = read_listing_query(request, "max-keys", _KEYS_MAX)
+    asked = read_listing_query(request, "max-keys", KEYS_MAX)
     marker = request.route.query.get("marker", "")
     listing = _list(request, asked, marker)
     content = [*_echo(request, asked, listing), element("Marker", asked.text(marker))]
@@ -58,7 +58,7 @@ def handle(request: S3Request) -> S3Reply:
 
 def handle_v2(request: S3Request) -> S3Reply:
     """Handle ListObjectsV2."""
-    asked = read_listing_query(request, "max-keys", _KEYS_MAX)
+    asked = read_listing_query(request, "max-keys", KEYS_MAX)
     query = request.route.query
     token, start_after = query.get("continuation-token"), query.get("start-after", "")
     listing = _list(request, asked, start_after if token is None else _key_of(token))
@@ -74,14 +74,14 @@ def handle_v2(request: S3Request) -> S3Reply:
     return xml(document("ListBucketResult", *content))
 
 
-def _list(request: S3Request, asked: ListingQuery, after: str) -> _Listing:
+def _list(request: S3Request, asked: ListingQuery, after: str) -> Listing:
     if "/" not in asked.prefix:
-        return _list_branches(request, asked, after)
+        return list_branches(request, asked, after)
     request.authorize_repository(Action.LIST_OBJECTS)
     ref, prefix = ref_path_of(asked.prefix)
     folder = f"{ref}/"
     if after > folder and not after.startswith(folder):
-        return _Listing("", [])  # all keys of this ref precede `after`
+        return Listing("", [])  # all keys of this ref precede `after`
     query = EntryQuery(
         prefix=prefix,
         after=after.removeprefix(folder).encode() if after.startswith(folder) else b"",
@@ -89,7 +89,7 @@ def _list(request: S3Request, asked: ListingQuery, after: str) -> _Listing:
         amount=asked.amount,
     )
     page = request.services.catalog.objects.list_objects(request.repository, ref, query)
-    return _Listing(
+    return Listing(
         last=folder + _text(page.last),
         prefixes=[folder + _text(each.key) for each in page.folded],
         has_more=page.has_more and bool(len(page)),
@@ -102,7 +102,8 @@ def _text(key: bytes) -> str:
     return key.decode(errors="replace")
 
 
-def _list_branches(request: S3Request, asked: ListingQuery, after: str) -> _Listing:
+def list_branches(request: S3Request, asked: ListingQuery, after: str) -> Listing:
+    """Return a page of branches, as common prefixes, for a prefix without a slash."""
     request.authorize_repository(Action.LIST_BRANCHES)
     branches = request.services.catalog.refs.list_branches(
         request.repository, prefix=asked.prefix, after=after.partition("/")[0]
@@ -111,10 +112,10 @@ def _list_branches(request: S3Request, asked: ListingQuery, after: str) -> _List
     found = [f"{name}/" for name in islice(names, asked.amount + 1)]
     shown = found[: asked.amount]
     has_more = len(found) > asked.amount and bool(shown)
-    return _Listing(shown[-1] if shown else "", shown, has_more=has_more)
+    return Listing(shown[-1] if shown else "", shown, has_more=has_more)
 
 
-def _echo(request: S3Request, asked: ListingQuery, listing: _Listing) -> list[Markup]:
+def _echo(request: S3Request, asked: ListingQuery, listing: Listing) -> list[Markup]:
     """Return the elements before the items, common to both versions."""
     return [
         element("Name", request.route.bucket),
@@ -124,7 +125,7 @@ def _echo(request: S3Request, asked: ListingQuery, listing: _Listing) -> list[Ma
     ]
 
 
-def _items(asked: ListingQuery, listing: _Listing, *, owner_id: str | None) -> list[Markup]:
+def _items(asked: ListingQuery, listing: Listing, *, owner_id: str | None) -> list[Markup]:
     """Return the objects, with their owner if given, and the common prefixes."""
     prefixes = [asked.common_prefix(prefix) for prefix in listing.prefixes]
     if listing.objects is None:

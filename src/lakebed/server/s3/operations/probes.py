@@ -19,7 +19,7 @@ def get_bucket_location(request: S3Request) -> S3Reply:
 
 
 def get_bucket_versioning(request: S3Request) -> S3Reply:
-    """GetBucketVersioning: not set; commits are the history."""
+    """GetBucketVersioning: not set, as commits version objects, not writes."""
     _check_repository(request)
     return xml(document("VersioningConfiguration"))
 

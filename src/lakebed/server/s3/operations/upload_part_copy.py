@@ -4,6 +4,7 @@ from lakebed.auth import Action
 from lakebed.auth.policy.actions import object_arn
 from lakebed.block.ranges import ByteRange
 from lakebed.block.ranges import resolve as resolve_range
+from lakebed.lake.versions import reading_version
 from lakebed.server.http.conditions import copied_range, etag
 from lakebed.server.s3.checksum_fields import part_elements
 from lakebed.server.s3.copy_source import check_source, copy_source
@@ -19,7 +20,8 @@ def handle(request: S3Request) -> S3Reply:
     request.authorize_object(Action.WRITE_OBJECT, target.path)
     request.authorize(Action.READ_OBJECT, object_arn(source.repository, source.path.decode()))
     objects = request.services.catalog.objects
-    stats = objects.stat(source.repository, source.ref, source.path)
+    with reading_version(source.ref, source.version_id) as ref:
+        stats = objects.stat(source.repository, ref, source.path)
     check_source(request, stats)
     wanted = _range(request, stats.size)
     _, size = resolve_range(wanted, stats.size)
@@ -33,7 +35,8 @@ def handle(request: S3Request) -> S3Reply:
             element("LastModified", timestamp(part.modified)),
             element("ETag", etag(part.md5)),
             *part_elements(part.checksum),
-        )
+        ),
+        source.headers,
     )
 
 
