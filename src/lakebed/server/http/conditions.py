@@ -61,7 +61,8 @@ def matches(header: str, checksum: str) -> bool:
 def write_condition(environ: WSGIEnvironment) -> Condition | None:
     """Return the condition of a write's headers, or None if it is unconditional."""
     if_match: str | None = environ.get("HTTP_IF_MATCH")
-    if_none_match: str | None = environ.get("HTTP_IF_NONE_MATCH")
+    # Some clients send the header empty instead of not at all.
+    if_none_match: str | None = environ.get("HTTP_IF_NONE_MATCH") or None
     if if_match is None and if_none_match is None:
         return None
 

@@ -63,7 +63,14 @@ class ErrorCode(Enum):
     )
 
     # Bodies
-    BAD_DIGEST = ("BadDigest", 400, "The Content-MD5 you specified did not match what we received.")
+    BAD_DIGEST = (
+        "BadDigest",
+        400,
+        (
+            "The Content-MD5 or checksum value that you specified did not match what the server "
+            "received."
+        ),
+    )
     CONTENT_SHA256_MISMATCH = (
         "XAmzContentSHA256Mismatch",
         400,

@@ -91,7 +91,7 @@ class S3Request:
             S3Error: `NOT_IMPLEMENTED`: a condition that S3 does not support either.
         """
         absent = self.header("If-None-Match")
-        if absent not in {None, "*"}:
+        if absent not in {None, "", "*"}:
             raise S3Error(
                 ErrorCode.NOT_IMPLEMENTED,
                 f'If-None-Match of a write must be "*", not "{absent[:100]}"',
