@@ -12,7 +12,6 @@ from lakebed.base.errors import LakebedError
 from lakebed.server.s3.xml_writer import Markup, document, element
 
 NO_VERSION_IDS: Final = "objects have no version ids; name a commit in the key instead"
-NO_CONDITIONAL_DELETES: Final = "deletes with conditions are not supported"
 
 
 class ErrorCode(Enum):
@@ -139,8 +138,15 @@ class ErrorCode(Enum):
     )
     INVALID_RANGE = ("InvalidRange", 416, "The requested range is not satisfiable")
     INVALID_REQUEST = ("InvalidRequest", 400, "")
+    INVALID_POLICY_DOCUMENT = ("InvalidPolicyDocument", 400, "")
+    INVALID_TAG = ("InvalidTag", 400, "")
     INVALID_URI = ("InvalidURI", 400, "Couldn't parse the specified URI.")
     KEY_TOO_LONG = ("KeyTooLongError", 400, "Your key is too long")
+    MALFORMED_POST_REQUEST = (
+        "MalformedPOSTRequest",
+        400,
+        "The body of your POST request is not well-formed multipart/form-data.",
+    )
     METADATA_TOO_LARGE = (
         "MetadataTooLarge",
         400,
@@ -157,6 +163,7 @@ class ErrorCode(Enum):
         "A header you provided implies functionality that is not implemented",
     )
     NOT_SUPPORTED = ("ERRLakeFSNotSupported", 405, "This operation is not supported in LakeFS")
+    TOO_MANY_TAGS = ("BadRequest", 400, "Object tags cannot be greater than 10")
     PRECONDITION_FAILED = (
         "PreconditionFailed",
         412,

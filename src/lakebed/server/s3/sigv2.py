@@ -50,7 +50,20 @@ _LISTS: Final = frozenset(
 )
 _SIGNATURE_PARAMETERS: Final = frozenset({"AWSAccessKeyId", "Expires", "Signature"})
 _SIGNED_PARAMETERS: Final = frozenset(
-    {"acl", "delete", "location", "partNumber", "tagging", "uploadId", "uploads", "versioning"}
+    {
+        "accelerate",
+        "acl",
+        "delete",
+        "location",
+        "logging",
+        "notification",
+        "partNumber",
+        "requestPayment",
+        "tagging",
+        "uploadId",
+        "uploads",
+        "versioning",
+    }
 )
 """Parameters of supported operations that clients of version 2 sign."""
 _SIGNED_PREFIX: Final = "response-"
