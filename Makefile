@@ -23,6 +23,11 @@ HELM := .envs/deploy/bin/helm
 HELM_VERSION := v3.16.4
 COMPOSE_SPEC := .envs/deploy/bin/compose-spec
 COMPOSE_SPEC_VERSION := v2.16.2
+MC := .envs/clients/bin/mc
+MC_VERSION := v0.0.0-20250313080218-cf909e1063a9
+# Of Debian 12.
+RESTIC := .envs/clients/bin/restic
+RESTIC_VERSION := 0.14.0-1+b5
 
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 # Tests start hundreds of processes; each would compile all that it imports, again.
@@ -163,7 +168,7 @@ LOCK := $(UV) pip compile --quiet --generate-hashes --no-emit-index-url --python
 	--custom-compile-command "make lock"
 NEWEST := $(if $(UPGRADE),--upgrade)
 lock: | $(filter .uv/bin/uv,$(UV)) ## resolve the lock files again (UPGRADE=1: to the newest versions)
-	for name in uv deploy airflow docs; do \
+	for name in uv deploy clients airflow docs; do \
 		$(LOCK) $(NEWEST) --output-file requirements/$$name.txt requirements/$$name.in || exit 1; done
 	$(LOCK) $(NEWEST) --all-extras --group dev --output-file requirements/dev.txt pyproject.toml
 	$(LOCK) $(NEWEST) --constraint requirements/dev.txt $(DRIVERS) --group fast \
@@ -218,14 +223,15 @@ $(VENV)/.fast: requirements/fast.txt pyproject.toml | $(filter .uv/bin/uv,$(UV))
 	$(call install-lakebed,.quickstart)
 	touch $@
 
-# Tools, and libraries in other versions than ours, each in an environment from its own lock file: Airflow; an
+# Tools, and libraries in other versions than ours, each in an environment from its own lock file: Airflow; Go; an
 # earlier Spark, for which there are plug-ins of Delta Lake and Iceberg; the oldest versions of what we need.
 .envs/%/.installed: requirements/%.txt | $(filter .uv/bin/uv,$(UV))
 	$(call sync,.envs/$*,$*,--compile-bytecode)
 	$(if $(filter tables lowest wsgi,$*),$(call install-lakebed,.envs/$*))
 	touch $@
 
-GO_INSTALL := GOBIN=$(CURDIR)/.envs/deploy/bin PATH=$(CURDIR)/.envs/deploy/bin:$$PATH go install
+# A program goes into the environment that has Go.
+GO_INSTALL = GOBIN=$(CURDIR)/$(@D) PATH=$(CURDIR)/$(@D):$$PATH go install
 
 $(HELM): | .envs/deploy/.installed
 	$(GO_INSTALL) helm.sh/helm/v3/cmd/helm@$(HELM_VERSION)
@@ -233,6 +239,14 @@ $(HELM): | .envs/deploy/.installed
 $(COMPOSE_SPEC): | .envs/deploy/.installed
 	$(GO_INSTALL) github.com/compose-spec/compose-go/v2/cmd@$(COMPOSE_SPEC_VERSION)
 	mv .envs/deploy/bin/cmd $@
+
+$(MC): | .envs/clients/.installed
+	$(GO_INSTALL) github.com/minio/mc@$(MC_VERSION)
+
+# apt verifies the package by the signatures of Debian.
+$(RESTIC): | .envs/clients/.installed
+	cd .envs/clients && apt-get -qq download restic=$(RESTIC_VERSION) && dpkg-deb -x restic_*.deb debian
+	mv .envs/clients/debian/usr/bin/restic $@
 
 # Azurite and DynamoDB, servers, and Chromium, a browser, that tests use. No scripts of packages are run.
 node_modules/.installed: package.json package-lock.json .npmrc

@@ -80,8 +80,9 @@ PARTS: Final = (
     Part("test", "the tests of `make test`", PARALLEL),
     Part(
         "extended",
-        "databases, clouds, kills, consoles and pages that `make test` leaves out",
+        "databases, clouds, S3 clients, kills, consoles and pages that `make test` leaves out",
         (*PARALLEL, "-m", f"extended and {NOT_ELSEWHERE}", "--timeout", "900"),
+        prepare=[_make(".envs/clients/bin/mc", ".envs/clients/bin/restic")],
     ),
     Part(
         "fetched",

@@ -8,7 +8,9 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from importlib.resources import files
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Final
+from urllib.parse import quote
 
 import obstore
 import s3fs
@@ -23,6 +25,9 @@ from tests.kit.s3_gateway import Gateway
 PART_BYTES: Final = 5 << 20
 """Larger files go in parts of this size, with clients that can be told."""
 
+CLIENTS: Final = Path(__file__).parents[2] / ".envs/clients/bin"
+"""Programs that neither pip nor npm brings: ``make .envs/clients/bin/mc`` and so on."""
+
 _THREADS: Final = 8
 
 
@@ -34,6 +39,9 @@ def httpfs(version: str) -> str:
 
 class Tool(ABC):
     """A client; prefixes are keys without a slash at the end."""
+
+    key_bytes_max = 1024 + len("main/")
+    """Of the longest key on the branch main: Lakebed counts the path alone."""
 
     def __init__(self, gateway: Gateway) -> None:
         self.gateway = gateway
@@ -59,18 +67,31 @@ class Tool(ABC):
         """Return what is at such a key."""
         raise NotImplementedError
 
-    def run(self, program: str, *arguments: str, **environment: str) -> str:
-        """Run a program of the environment that the tests run in; return what it says."""
-        command = [str(Path(sys.executable).parent / program), *arguments]
-        result = subprocess.run(
-            command,
-            # A request that has to be repeated is one that we failed.
-            env={**os.environ, **self.gateway.environment, "AWS_MAX_ATTEMPTS": "1", **environment},
-            capture_output=True,
-            text=True,
-            timeout=100,
-            check=False,
-        )
+    def run(
+        self, program: str | Path, *arguments: str, stdin: str = os.devnull, **environment: str
+    ) -> str:
+        """Run a program of the environment that the tests run in; return what it says.
+
+        `stdin` is the path of a file.
+        """
+        path = Path(sys.executable).parent / program
+        assert path.exists(), f"{path} is missing: make install and make test-all install clients"
+        with Path(stdin).open("rb") as source:
+            result = subprocess.run(
+                [path, *arguments],
+                stdin=source,
+                # A request that has to be repeated is one that we failed.
+                env={
+                    **os.environ,
+                    **self.gateway.environment,
+                    "AWS_MAX_ATTEMPTS": "1",
+                    **environment,
+                },
+                capture_output=True,
+                text=True,
+                timeout=100,
+                check=False,
+            )
         assert result.returncode == 0, result.stderr
         return result.stdout
 
@@ -335,6 +356,59 @@ class Rclone(Tool):
         )
 
 
+class S3cmd(Tool):
+    """The program s3cmd."""
+
+    def upload(self, folder: Path, prefix: str) -> None:
+        self.s3cmd("sync", f"{folder}/", f"s3://{self.bucket}/{prefix}/")
+
+    def download(self, prefix: str, folder: Path) -> None:
+        self.s3cmd("sync", f"s3://{self.bucket}/{prefix}/", f"{folder}/")
+
+    def remove(self, prefix: str) -> None:
+        self.s3cmd("del", "--recursive", "--force", f"s3://{self.bucket}/{prefix}/")
+
+    def s3cmd(self, *arguments: str) -> str:
+        """Run a command; return what it says."""
+        return self.run(
+            "s3cmd",
+            "--config=/dev/null",
+            "--no-ssl",
+            f"--host={self.gateway.endpoint}",
+            f"--host-bucket={self.gateway.endpoint}",
+            f"--region={self.gateway.region}",
+            "--multipart-chunk-size-mb=5",
+            *arguments,
+        )
+
+
+class Mc(Tool):
+    """MinIO's client, on its SDK for Go."""
+
+    key_bytes_max = 1024
+
+    def upload(self, folder: Path, prefix: str) -> None:
+        self.mc("mirror", f"{folder}", f"lake/{self.bucket}/{prefix}")
+
+    def download(self, prefix: str, folder: Path) -> None:
+        self.mc("mirror", f"lake/{self.bucket}/{prefix}", f"{folder}")
+
+    def remove(self, prefix: str) -> None:
+        self.mc("rm", "--recursive", "--force", f"lake/{self.bucket}/{prefix}/")
+
+    def mc(self, *arguments: str, stdin: str = os.devnull) -> str:
+        """Run a command; return what it says."""
+        keys = f"{self.gateway.access_key}:{quote(self.gateway.secret_key, safe='')}"
+        with TemporaryDirectory() as folder:
+            return self.run(
+                CLIENTS / "mc",
+                f"--config-dir={folder}",
+                *arguments,
+                stdin=stdin,
+                MC_HOST_lake=f"http://{keys}@{self.gateway.endpoint}",
+            )
+
+
 TOOLS: Final[dict[str, type[Tool]]] = {
     "boto3": Boto3,
     "aws-cli": AwsCli,
@@ -343,4 +417,8 @@ TOOLS: Final[dict[str, type[Tool]]] = {
     "obstore": Obstore,
     "minio": MinioPy,
     "rclone": Rclone,
+    "s3cmd": S3cmd,
 }
+
+EXTENDED_TOOLS: Final[dict[str, type[Tool]]] = {"mc": Mc}
+"""Clients that only ``make test-all`` fetches."""

@@ -1,5 +1,6 @@
 """Imports by the clients that people have, and by our command line, against real servers."""
 
+import json
 from pathlib import Path
 
 import boto3
@@ -100,7 +101,8 @@ def test_statuses(repository: Repository, files: Path) -> None:
     assert "'a/'" in body
     assert "'a/b/'" in body
     namespace = str(repository.properties.storage_namespace)
-    assert refused((namespace, ""))[0] == 400
+    status, body = refused((namespace, ""))
+    assert (status, json.loads(body)["message"]) == (400, "invalid import source")
     assert refused((namespace.rsplit("/", 1)[0], ""))[0] == 400
     assert refused((f"{place}/../x", ""))[0] == 400
     assert refused(("s3://other/x", ""))[0] == 400
@@ -111,6 +113,13 @@ def test_statuses(repository: Repository, files: Path) -> None:
     with pytest.raises(ApiException) as unknown:
         api.import_cancel(repository.id, "main", "unknown")
     assert unknown.value.status == 404
+
+
+def test_an_import_of_nothing_is_a_commit(repository: Repository) -> None:
+    main = repository.branch("main")
+    head = main.get_commit().id
+    commit = main.import_data(commit_message="nothing").run().commit
+    assert (commit.message, commit.parents) == ("nothing", [head])
 
 
 def test_config_says_that_imports_are_there(repository: Repository) -> None:

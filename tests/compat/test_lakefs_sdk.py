@@ -258,6 +258,8 @@ def test_diff_of_refs(lake: Repository) -> None:
         ("added", "only-dev"),
         ("removed", "only-main"),
     ]
+    removed = lake.client.refs_api.diff_refs(lake.name, "main", "dev", type="two_dot").results[2]
+    assert removed.size_bytes == len(lake.read("main", "only-main")) > 0
     stats = lake.client.refs_api.diff_refs(lake.name, "main", "dev", include_right_stats=True)
     assert stats.results[1].right.checksum == "9dd4e461268c8034f5c8564e155c67a6"
     base = lake.client.refs_api.find_merge_base(lake.name, "dev", "main")

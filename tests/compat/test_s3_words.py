@@ -41,7 +41,7 @@ def test_raw_utf_8_in_metadata_is_signed_and_kept(gateway: Gateway) -> None:
     answer = httpx.put(url, headers=raw, content=b"x", timeout=60)
     assert answer.status_code == 200, answer.text
     found = gateway.client().head_object(Bucket=gateway.repository, Key="main/colour")
-    assert found["Metadata"]["colour"] == "=?UTF-8?B?Z3LDvG4g4pyT?="
+    assert found["Metadata"]["colour"] == "=?utf-8?q?gr=C3=BCn_=E2=9C=93?="
     changed = {**raw, b"x-amz-meta-colour": "grau ✓".encode()}
     assert httpx.put(url, headers=changed, content=b"x", timeout=60).status_code == 403
 
@@ -109,7 +109,7 @@ def test_a_wrong_secret_of_version_2_is_refused(gateway: Gateway) -> None:
 
 
 def test_encoded_words_are_text_for_the_api(gateway: Gateway, old: Client) -> None:
-    bucket, word = gateway.repository, "=?UTF-8?B?Z3LDvG4=?="
+    bucket, word = gateway.repository, "=?utf-8?q?gr=C3=BCn?="
     for client, key in ((old, "main/words/old"), (gateway.client(), "main/words/new")):
         client.put_object(Bucket=bucket, Key=key, Body=b"", Metadata={"colour": word})
         stat = httpx.get(
@@ -134,9 +134,7 @@ def test_refusals_have_the_wording_of_lakefs(gateway: Gateway) -> None:
     s3.put_object(**key, Body=b"there")
     not_supported = ("ERRLakeFSNotSupported", "This operation is not supported in LakeFS")
     calls: list[tuple[Any, dict[str, Any], tuple[str, str]]] = [
-        (s3.put_object_tagging, {**key, "Tagging": {"TagSet": []}}, not_supported),
         (s3.list_object_versions, {"Bucket": bucket}, not_supported),
-        (s3.put_bucket_acl, {"Bucket": bucket, "ACL": "private"}, not_supported),
         (s3.put_bucket_policy, {"Bucket": bucket, "Policy": "{}"}, not_supported),
         (
             s3.put_object,

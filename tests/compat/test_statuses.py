@@ -132,7 +132,15 @@ def test_unknown_paths_are_denied_to_others(
         assert "<Code>AccessDenied</Code>" in answer.text
 
 
-@pytest.mark.parametrize("path", ["/api/v1/nothing", "/api/v2/repositories", "/api/", "/api"])
+@pytest.mark.parametrize("path", ["/api/v11/repositories", "/api/v2/repositories", "/api/"])
+def test_a_wrong_endpoint_of_the_api_is_the_page_to_everyone(shared: Server, path: str) -> None:
+    """lakectl tells a wrong endpoint from wrong keys by the page."""
+    answer = shared.request("GET", path)
+    assert (answer.status_code, answer.text) == (200, shared.request("GET", "/").text)
+    assert shared.request("POST", path).status_code == 404
+
+
+@pytest.mark.parametrize("path", ["/api/v1/nothing", "/api/v1/", "/api/v1"])
 def test_unknown_paths_of_the_api_are_not_found(shared: Server, path: str) -> None:
     answer = shared.request("GET", path)
     assert answer.status_code == 404
@@ -245,14 +253,15 @@ def test_policies_are_checked(shared: Server) -> None:
     assert same.status_code == 200
 
 
-def test_removed_objects_have_no_size(fresh: Server) -> None:
+def test_a_removed_object_has_its_size_unless_the_removal_is_uncommitted(fresh: Server) -> None:
     fresh.put("short-lived", b"12345")
     fresh.call("POST", f"{ON_BRANCH}/commits", json={"message": "put"})
     fresh.call("DELETE", f"{ON_BRANCH}/objects", params={"path": "short-lived"})
     (staged,) = fresh.call("GET", f"{ON_BRANCH}/diff").json["results"]
     fresh.call("POST", f"{ON_BRANCH}/commits", json={"message": "removed"})
     (gone,) = fresh.call("GET", f"{REPO}/refs/main~1/diff/main").json["results"]
-    assert [(each["type"], each["size_bytes"]) for each in (staged, gone)] == [("removed", 0)] * 2
+    assert (staged["type"], staged["size_bytes"]) == ("removed", 0)
+    assert (gone["type"], gone["size_bytes"]) == ("removed", 5)
 
 
 def test_a_restore_needs_a_bare_repository(shared: Server) -> None:

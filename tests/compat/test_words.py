@@ -121,6 +121,25 @@ def world() -> Iterator[Server]:
         ),
         (
             400,
+            "invalid import source",
+            "address_taken",
+            "POST",
+            f"{ON_BRANCH}/import",
+            {
+                "json": {
+                    "paths": [
+                        {
+                            "path": f"mem://lakes/{REPOSITORY}/",
+                            "type": "common_prefix",
+                            "destination": "in/",
+                        }
+                    ],
+                    "commit": {"message": "import"},
+                }
+            },
+        ),
+        (
+            400,
             "commit: no changes",
             "no_changes",
             "POST",

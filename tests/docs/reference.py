@@ -6,7 +6,7 @@ import pkgutil
 import re
 import sys
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import MISSING, fields, is_dataclass
 from functools import cache
 from importlib import import_module
@@ -36,6 +36,7 @@ from lakebed.server.s3.router import (
 )
 from lakebed.server.settings import ServerSettings
 
+_S3_OPERATIONS: Final = "lakebed.server.s3.operations."
 ROOT: Final = Path(__file__).parents[2]
 FOLDER: Final = ROOT / "docs" / "reference"
 _RESOURCES: Final = (
@@ -231,9 +232,27 @@ def s3_page() -> str:
 
 
 def _s3_actions(operation: S3Operation) -> list[str]:
-    module = sys.modules[OPERATIONS[operation].handle.__module__]
-    names = dict.fromkeys(_actions_in(inspect.getsource(module)))
+    names: dict[str, None] = {}
+    waiting: list[Any] = [OPERATIONS[operation].handle]
+    seen: set[Any] = set()
+    while waiting:
+        function = waiting.pop()
+        if function not in seen:
+            seen.add(function)
+            source = inspect.getsource(function)
+            names.update(dict.fromkeys(_actions_in(source)))
+            waiting += reversed(_called(source, vars(sys.modules[function.__module__])))
     return [Action[name].value for name in names]
+
+
+def _called(source: str, known: Mapping[str, Any]) -> list[Any]:
+    """Return the functions of S3 operations that some code mentions."""
+    found = [
+        getattr(known.get(module), name, None) if module else known.get(name)
+        for module, name in re.findall(r"\b(?:(\w+)\.)?(\w+)", source)
+    ]
+    functions = filter(inspect.isfunction, found)
+    return [each for each in functions if each.__module__.startswith(_S3_OPERATIONS)]
 
 
 def permissions_page() -> str:

@@ -1,5 +1,6 @@
 """What S3 requests hold beside their signatures: XML, routes, headers, tokens."""
 
+from base64 import b64encode
 from types import SimpleNamespace
 from typing import Any, Final, cast
 from urllib.parse import quote
@@ -18,15 +19,17 @@ from lakebed.server.s3.checksum_fields import (
 from lakebed.server.s3.copy_source import copy_source
 from lakebed.server.s3.environ import Environ
 from lakebed.server.s3.errors import S3Error, error_body
-from lakebed.server.s3.listings import read_listing_query
+from lakebed.server.s3.listings import key_of, read_listing_query, token_of
 from lakebed.server.s3.metadata import metadata_headers, metadata_of
-from lakebed.server.s3.operations.list_objects import _key_of, _token_of
 from lakebed.server.s3.operations.upload_part_copy import _range
+from lakebed.server.s3.posted import Policy
 from lakebed.server.s3.request import S3Request
 from lakebed.server.s3.router import is_s3_request, route
+from lakebed.server.s3.tagging import requested_tags, tags_in
 from tests.fuzz.inputs import any_text, mostly, texts, wire_text
 from tests.fuzz.signatures import DOMAIN, METHODS, QUERY_WORDS, hosts, paths
 from tests.fuzz.target import Targets, attempt
+from tests.server.s3.kit import NOW
 
 targets: Final = Targets()
 
@@ -72,6 +75,8 @@ def xml_documents(body: bytes) -> None:
     deletion = attempt(S3Error, xml_reader.read_delete, body)
     attempt(S3Error, xml_reader.read_complete, body)
     attempt(S3Error, xml_reader.read_create_bucket, body)
+    attempt(S3Error, xml_reader.read_grantees, body)
+    attempt(S3Error, tags_in, body)
     if deletion is not None:
         items = "".join(f"<Object><Key>{_spelled(key)}</Key></Object>" for key in deletion.keys)
         again = xml_reader.read_delete(f"<Delete>{items}</Delete>".encode())
@@ -157,6 +162,9 @@ def s3_requests(environ: Environ) -> None:
     attempt(S3Error, requested_scheme, request)
     attempt(S3Error, requested_type, request)
     attempt(S3Error, requested_checksum, request)
+    tags = attempt(S3Error, requested_tags, request)
+    if tags is not None:
+        assert entry_metadata.tags_of(entry_metadata.for_tags(tags)) == tags
     attempt(S3Error, read_listing_query, request, "max-keys", 1000)
     attempt(S3Error, lambda: request.ref_path)
     kept = attempt(S3Error, metadata_of, request)
@@ -165,6 +173,30 @@ def s3_requests(environ: Environ) -> None:
         for name, value in shown.items():
             assert (name + value).isascii(), (name, value)
             assert (name + value).isprintable(), (name, value)
+
+
+POLICY_WORDS: Final = [
+    '{"expiration": "2027-01-01T00:00:00Z", "conditions": [', "]}", "{", "}", "[", "]", ",", ":",
+    '"eq"', '"starts-with"', '"content-length-range"', '"$key"', '"key"', '"$bucket"', '"main/a"',
+    '"a"', "1", "-1", "1e999", "NaN", "true", "null", "9" * 30, "\\ud800", "",
+]  # fmt: skip
+POLICY: Final = '{"expiration": "2027-01-01T00:00:00Z", "conditions": [["eq", "$key", "main/a"]]}'
+
+
+@targets.add(texts(POLICY_WORDS, st.just(POLICY)))
+def policies_of_forms(policy: str) -> None:
+    """A policy allows a range of sizes, or is refused."""
+    encoded = b64encode(policy.encode(errors="replace")).decode()
+    fields = {"key": "main/a", "bucket": "lake", "policy": encoded}
+    found = attempt(S3Error, lambda: Policy.parse(encoded).allowed_sizes(fields, NOW))
+    assert found is None or found.step == 1
+
+
+@targets.add(texts(['{"a": "b"}', "{", "}", "[", "]", '"', ":", "1", "null", "é", "\0", ""]))
+def kept_tags(text: str) -> None:
+    """Tags that are read are texts."""
+    found = entry_metadata.tags_of({entry_metadata.TAGS: text})
+    assert all(isinstance(each, str) for pair in found.items() for each in pair)
 
 
 @targets.add(st.dictionaries(any_text, any_text, max_size=4))
@@ -180,15 +212,15 @@ def _is_utf8(text: str) -> bool:
     return attempt(UnicodeEncodeError, text.encode) is not None
 
 
-tokens: Final = st.text(st.characters(codec="utf-8"), min_size=1).map(_token_of)
+tokens: Final = st.text(st.characters(codec="utf-8"), min_size=1).map(token_of)
 
 
 @targets.add(texts(["YQ==", "=", "-_", "+/", "A", "_w==", "é", "\0", " ", "\n"], tokens))
 def continuation_tokens(token: str) -> None:
     """A token that is accepted names a key, whose own token leads to the same place."""
-    key = attempt(S3Error, _key_of, token)
+    key = attempt(S3Error, key_of, token)
     if key is not None:
-        assert _key_of(_token_of(key)) == key
+        assert key_of(token_of(key)) == key
 
 
 @targets.add(

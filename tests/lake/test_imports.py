@@ -156,8 +156,18 @@ def test_destinations_that_overlap_are_refused_by_name(lake: Lake) -> None:
         start(lake, ImportSource(namespace.address("1"), b"x"), prefix(lake))
     one, other = (ImportSource(namespace.address("1"), key) for key in (b"f1", b"f10"))
     assert in_order([other, one]) == [one, other]
-    with pytest.raises(InvalidImport, match="at least one"):
-        start(lake)
+
+
+def test_an_import_of_nothing_makes_an_empty_commit(lake: Lake) -> None:
+    """As in lakeFS: scripts read the commit of a finished import."""
+    lake.upload(b"x", "x")
+    commit(lake, "x")
+    head = lake.engine.branches.get(lake.repository, MAIN).commit_id
+    made = import_all(lake)
+    assert not made.unchanged
+    assert made.commit is not None
+    assert made.commit.parents == (head,)
+    assert paths(lake) == [b"x"]
 
 
 def test_sources_that_are_none(lake: Lake) -> None:

@@ -11,12 +11,14 @@ from lakebed.engine.committed import CommonPrefix, EntryQuery
 from lakebed.engine.errors import (
     BranchNotFound,
     EntryNotFound,
+    NothingThere,
+    PreconditionFailed,
     Protected,
     ReadOnly,
     RefNotFound,
 )
 from lakebed.engine.model import BranchID
-from lakebed.formats import AddressType
+from lakebed.formats import AddressType, Entry
 from lakebed.lake.checksums import Checksum
 from lakebed.lake.commits import HeadChanges
 from lakebed.lake.entry_metadata import for_checksum
@@ -137,6 +139,35 @@ def test_deleting_what_is_there_and_what_is_not(lake: Lake) -> None:
     assert len(lake.stored()) == 1, "its bytes stay until they are collected"
     with pytest.raises(InvalidPath):
         lake.catalog.objects.delete(REPOSITORY, MAIN, b"")
+
+
+def test_a_delete_on_a_condition_spares_an_object_written_meanwhile(lake: Lake) -> None:
+    lake.upload(b"a", "old")
+    judged: list[int] = []
+
+    def is_old(found: Entry | None) -> bool:
+        assert found is not None
+        judged.append(found.size)
+        if len(judged) == 1:
+            lake.upload(b"a", "newer")  # after the condition was found to hold
+        return found.size == len("old")
+
+    with pytest.raises(PreconditionFailed):
+        lake.catalog.objects.delete(REPOSITORY, MAIN, b"a", is_old)
+    assert judged == [3, 5]
+    assert lake.text("main", b"a") == "newer"
+    lake.catalog.objects.delete(REPOSITORY, MAIN, b"a", lambda found: found is not None)
+    with pytest.raises(NothingThere):
+        lake.catalog.objects.delete(REPOSITORY, MAIN, b"a", lambda found: found is not None)
+
+
+def test_conditions_of_single_paths_of_a_bulk_deletion(lake: Lake) -> None:
+    for path in (b"a", b"b", b"c"):
+        lake.upload(path, "x")
+    conditions = {b"a": lambda _: True, b"b": lambda _: False}
+    failed = lake.catalog.objects.delete_many(REPOSITORY, MAIN, [b"a", b"b", b"c"], conditions)
+    assert [(each.path, type(each.error)) for each in failed] == [(b"b", PreconditionFailed)]
+    assert names(lake, EntryQuery()) == [b"b"]
 
 
 def test_deleting_many_tells_which_could_not_be(lake: Lake) -> None:

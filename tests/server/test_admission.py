@@ -50,6 +50,18 @@ def admitted(admission: Admission, user: str = "", client: str = "192.0.2.1") ->
     return record
 
 
+def test_a_request_whose_user_becomes_known_exchanges_its_slot() -> None:
+    admission = admission_with(transfer_slots=1)
+    record = a_record()
+    admission.admit(record, is_transfer=True)
+    record.user = "ada"
+    admission.admit(record, is_transfer=True)
+    with pytest.raises(Overloaded, match="slots for transfers"):
+        admission.admit(a_record(), is_transfer=True)
+    record.end()
+    admission.admit(a_record(), is_transfer=True)
+
+
 def test_one_user_does_not_get_all_slots() -> None:
     admission = admission_with(work_slots=8)
     first = [admitted(admission, "ada") for _ in range(share_of(8))]

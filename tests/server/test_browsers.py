@@ -231,7 +231,11 @@ def test_answers_are_no_documents_of_the_server(world: Server) -> None:
         assert answer.headers["content-disposition"].startswith("attachment")
         assert {name: answer.headers[name] for name in SAFE} == SAFE
     # What holds no object's bytes may still quote what somebody wrote.
-    for answer in (stat, world.request("GET", "/api/<script>"), world.request("GET", "/metrics")):
+    for answer in (
+        stat,
+        world.request("GET", "/api/v1/<script>"),
+        world.request("GET", "/metrics"),
+    ):
         assert {name: answer.headers[name] for name in SAFE} == SAFE
     page = world.request("GET", "/")
     assert "frame-ancestors 'none'" in page.headers["content-security-policy"]

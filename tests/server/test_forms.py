@@ -118,6 +118,26 @@ def test_fields_before_and_after_the_file_are_passed_over() -> None:
         content_of([whole[:-6]])
 
 
+def test_fields_before_the_file_are_kept_within_a_limit() -> None:
+    other = b'--b\r\nContent-Disposition: form-data; name="%b"\r\n\r\n%b\r\n'
+    body = form(b"x", before=other % (b"one", "ü".encode()) + other % (b"two", b"222"))
+
+    def read(limit: int, pieces: list[bytes]) -> FormFile:
+        environ = {"wsgi.input": Input([*pieces]), "HTTP_TRANSFER_ENCODING": "chunked"}
+        sent = Body(environ, seconds_max=60.0)
+        return form_file(sent, TYPE, field="content", fields_bytes_max=limit)
+
+    for pieces in ([body], [bytes([byte]) for byte in body]):
+        file = read(5, pieces)
+        assert file.fields == [("one", "ü"), ("two", "222")]
+        assert b"".join(file.chunks) == b"x"
+        with pytest.raises(MalformedBody, match="larger than 4 bytes"):
+            read(4, pieces)
+    with pytest.raises(MalformedBody, match="UTF-8"):
+        read(5, [body.replace("ü".encode(), b"\xff")])
+    assert parse([body]).fields == []
+
+
 def test_a_text_before_the_form_is_passed_over() -> None:
     assert content_of([form(b"x", before=b"hello\r\n")]) == b"x"
     with pytest.raises(MalformedBody):

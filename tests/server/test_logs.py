@@ -143,7 +143,7 @@ def test_beside_a_file_the_terminal_gets_warnings_only(
 
 def test_a_refusal_has_its_kind_in_the_access_line(served: Server, lines: Lines) -> None:
     assert served.call("GET", "/repositories/nowhere").status_code == 404
-    assert served.request("GET", "/api/no/such/path").status_code == 404
+    assert served.request("GET", "/api/v1/no/such/path").status_code == 404
     assert served.request("GET", "/a%00b").status_code == 400
     found, lost, odd = [line for line in lines() if line["logger"] == "lakebed.access"]
     assert (found["kind"], "cause" in found) == ("repository_not_found", False)

@@ -216,16 +216,20 @@ def difference_pages(draw: st.DrawFn) -> DifferencePage:
     )
 
 
-@given(difference_pages(), st.booleans())
-def test_differences_as_json(page: DifferencePage, with_stats: bool) -> None:
-    results = [json_difference(item, with_stats=with_stats) for item in page.items]
+@given(difference_pages(), st.booleans(), st.booleans())
+def test_differences_as_json(page: DifferencePage, uncommitted: bool, with_stats: bool) -> None:
+    results = [
+        json_difference(item, uncommitted=uncommitted, with_stats=with_stats) for item in page.items
+    ]
     last = results[-1].path if results else ""
     expected = page_of(results, has_more=page.has_more, last=last)
-    found = differences_page(page, with_stats=with_stats)
+    found = differences_page(page, uncommitted=uncommitted, with_stats=with_stats)
     assert msgspec.json.encode(found) == msgspec.json.encode(expected)
 
 
-def json_difference(item: Difference | CommonPrefix, *, with_stats: bool) -> Diff:
+def json_difference(
+    item: Difference | CommonPrefix, *, uncommitted: bool, with_stats: bool
+) -> Diff:
     if isinstance(item, CommonPrefix):
         return Diff(type="prefix_changed", path=as_text(item.key), path_type="common_prefix")
     is_there = item.change is not ChangeType.REMOVED
@@ -239,7 +243,7 @@ def json_difference(item: Difference | CommonPrefix, *, with_stats: bool) -> Dif
         type="conflict" if item.conflict else item.change.name.lower(),
         path=as_text(item.path),
         path_type="object",
-        size_bytes=item.size if is_there else 0,
+        size_bytes=item.size if is_there or not uncommitted else 0,
         right=right if with_stats and is_there else None,
     )
 

@@ -339,3 +339,6 @@ def test_the_steps_of_a_server() -> None:
     with opened(listen__objects_origin="https://objects.example.com") as found:
         names = [step.name for step in build(found.services)._steps]
     assert names == ["S3", "path", "browser", "origin", "operation", "page"]
+    with opened(listen__cors_origins=("https://app.example.com",)) as found:
+        names = [step.name for step in build(found.services)._steps]
+    assert names == ["cors", "S3", "path", "browser", "operation", "page"]

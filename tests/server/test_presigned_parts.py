@@ -146,8 +146,17 @@ def test_requests_that_cannot_be_served(world: Server) -> None:
     for parts in ("-1", "10001", "many"):
         refused = world.call("POST", UPLOADS, params={"path": "x", "parts": parts})
         assert refused.status_code == 400
+    # The repository, and of a new upload the branch, are checked before the parts, as in lakeFS.
     nowhere = UPLOADS.replace("main", "none")
-    assert world.call("POST", nowhere, params={"path": "x"}).status_code == 404
+    for parts in ("1", "10001"):
+        params = {"path": "x", "parts": parts}
+        assert world.call("POST", nowhere, params=params).status_code == 404
+    elsewhere = f"{UPLOADS}/{begun['upload_id']}".replace(REPOSITORY, "none")
+    body = {"physical_address": begun["physical_address"], "parts": []}
+    absent = world.call("PUT", elsewhere, params={"path": "x"}, json=body)
+    assert (absent.status_code, absent.json["kind"]) == (404, "repository_not_found")
+    unknown = ask(world, "PUT", begun | {"upload_id": "none"}, parts=[])
+    assert (unknown.status_code, unknown.json["kind"]) == (400, "invalid_parts")
     for number in ("0", "10001", "x", "1000000"):
         assert ask(world, "PUT", begun, f"/parts/{number}").status_code == 400
     empty = ask(world, "PUT", begun, parts=[])

@@ -189,6 +189,7 @@ def test_a_section_that_is_not_complete_says_what_is_missing(tmp_path: Path) -> 
         ("listen.trusted_proxies", ("proxy",), "'proxy' is not an address or a network"),
         ("listen.objects_origin", "objects.example", "write it as https://objects.example.com"),
         ("listen.objects_origin", "https://objects.example/", "in lower case and without a path"),
+        ("listen.cors_origins", ("https://a.example", "*"), "listen.cors_origins is '*': write it"),
         ("metrics.networks", ("prometheus",), "metrics.networks: 'prometheus' is not an address"),
         ("metrics.key", "short", "metrics.key is too short"),
         ("processes.workers", 0, "processes.workers is 0"),

@@ -131,7 +131,8 @@ def begin(world: CatalogWorld, *, presigned: bool = False) -> Upload:
     """An upload with two parts, before anything goes wrong."""
     multiparts = world.catalog.multiparts
     scheme = None if presigned else SCHEME
-    begun = multiparts.create(REPOSITORY, MAIN, PATH, scheme=scheme, presigned=presigned)
+    parts = 0 if presigned else None
+    begun = multiparts.create(REPOSITORY, MAIN, PATH, scheme=scheme, presigned_parts=parts)
     target = Target(REPOSITORY, MAIN, PATH, begun.id, begun.address if presigned else None)
     for number, body in BODIES.items():
         if presigned:

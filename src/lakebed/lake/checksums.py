@@ -115,6 +115,10 @@ class Checksum(NamedTuple):
         is_composite = _COMPOSITE.fullmatch(self.value) is not None
         return ChecksumType.COMPOSITE if is_composite else ChecksumType.FULL_OBJECT
 
+    def is_announced_by(self, sent: "Checksum") -> bool:
+        """Whether a client sent this checksum; some omit the number of parts."""
+        return sent in {self, Checksum(self.algorithm, self.value.partition("-")[0])}
+
     def __str__(self) -> str:
         """Return the stored form."""
         return f"{self.algorithm}:{self.value}"

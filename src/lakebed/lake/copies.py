@@ -1,4 +1,4 @@
-"""Copying objects within and between branches, and changing their metadata.
+"""Copying objects within and between branches, and changing their metadata and tags.
 
 A copy normally gets an address of its own, to which the storage copies the bytes. Two kinds of
 objects share their address with the copy instead, at no cost:
@@ -25,7 +25,7 @@ reader would get. A copy that shares the address shares the pin and reads nothin
 """
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -52,7 +52,9 @@ from lakebed.lake.entry_metadata import (
     OF_ONE_ADDRESS,
     REPLACEABLE,
     REQUESTS,
+    TAGS,
     for_encryption,
+    for_tags,
     has_encryption,
     of_bytes,
     split,
@@ -133,6 +135,7 @@ class Copies:
         source_repository_id: RepositoryID | None = None,
         content_type: str | None = None,
         metadata: Mapping[str, str] | None = None,
+        tags: Mapping[str, str] | None = None,
         condition: Condition | None = None,
         invocation: Invocation | None = None,
         source_condition: Condition | None = None,
@@ -140,10 +143,10 @@ class Copies:
     ) -> ObjectStats:
         """Copy an object to a path of a branch.
 
-        `source_repository_id` defaults to the destination; `content_type` and `metadata` default to
-        the source's. `condition` and `source_condition` decide, given the existing and the source
-        entry, whether to copy. `invocation` identifies the request, to detect a repeat of a
-        conditional copy. `encrypted` copies the bytes if they lack the configured encryption.
+        `source_repository_id` defaults to the destination; `content_type`, `metadata` and `tags`
+        default to the source's. `condition` and `source_condition` decide, given the existing and
+        the source entry, whether to copy. `invocation` identifies the request, to detect a repeat
+        of a conditional copy. `encrypted` copies the bytes if they lack the configured encryption.
 
         Raises:
             InvalidPath, InvalidMetadata: The path or the metadata is invalid.
@@ -171,6 +174,7 @@ class Copies:
             )
         self._purge_marks.check(source_path, stats_of(source.namespace, entry).address)
         kept = {name: value for name, value in entry.metadata.items() if name != REQUESTS}
+        kept_tags = {name: kept.pop(name) for name in (TAGS,) if name in kept}
         copy = _Copy(
             source=source,
             ref=source_ref,
@@ -178,7 +182,10 @@ class Copies:
             known=known,
             path=path,
             content_type=entry.content_type if content_type is None else content_type,
-            metadata=kept if metadata is None else {**metadata, **of_bytes(kept)},
+            metadata={
+                **(kept if metadata is None else {**metadata, **of_bytes(kept)}),
+                **(kept_tags if tags is None else for_tags(tags)),
+            },
             condition=condition,
             digest=None if invocation is None else invocation.digest(repository_id, branch, path),
             encrypted=encrypted,
@@ -201,7 +208,36 @@ class Copies:
             TooManyTries: Concurrent writers kept changing the object; nothing was changed.
             Also the errors of `copy`, except `PreconditionFailed`.
         """
+
+        def change(before: Mapping[str, str]) -> dict[str, str]:
+            return {**metadata, **split(before).reserved}
+
         check_metadata(metadata)
+        return self._change_metadata(repository_id, branch, path, change)
+
+    @traced("catalog.set_tags")
+    def set_tags(
+        self,
+        repository_id: RepositoryID,
+        branch: BranchID,
+        path: bytes,
+        tags: Mapping[str, str],
+    ) -> None:
+        """Replace the tags of an object; raises as `set_metadata`."""
+
+        def change(before: Mapping[str, str]) -> dict[str, str]:
+            kept = {name: value for name, value in before.items() if name != TAGS}
+            return {**kept, **for_tags(tags)}
+
+        self._change_metadata(repository_id, branch, path, change)
+
+    def _change_metadata(
+        self,
+        repository_id: RepositoryID,
+        branch: BranchID,
+        path: bytes,
+        change: Callable[[Mapping[str, str]], Mapping[str, str]],
+    ) -> ObjectStats:
         for _ in range(_TRIES):
             known = self._engine.readings.to_write(repository_id, branch, path)
             entry, _ = self._engine.reader.effective_entry(known, path)
@@ -214,13 +250,13 @@ class Copies:
                 known=known,
                 path=path,
                 content_type=entry.content_type,
-                metadata={**metadata, **split(entry.metadata).reserved},
+                metadata=change(entry.metadata),
                 condition=_still(entry),
             )
             try:
                 return self._make(copy, may_share=True)
             except PreconditionFailed:
-                continue  # overwritten meanwhile: set the metadata of the new object
+                continue  # overwritten meanwhile: change the metadata of the new object
         raise TooManyTries(f"setting the metadata of {quoted(path)}", _TRIES)
 
     def _find(self, repository: Repository, ref: str, path: bytes) -> Entry:

@@ -1,10 +1,10 @@
-"""Reserved entry metadata: HTTP headers, parts, checksum, content ETag, encryption and requests.
+"""Reserved entry metadata: headers, tags, parts, checksum, content ETag, encryption and requests.
 
-S3 clients set headers that accompany the bytes of an object (``Content-Encoding`` and others), read
-single parts of a multipart upload, and request the checksum sent with the bytes. Entries store all
-of this in their metadata, under keys with the prefix `RESERVED`: the files of commits need no
-mostly empty columns, and commits, merges, copies and dumps carry it along unchanged. Clients never
-see these keys: `metadata` of `ObjectStats` and `Difference` has only the user's own.
+S3 clients set headers that accompany the bytes of an object (``Content-Encoding`` and others) and
+tags, read single parts of a multipart upload, and request the checksum sent with the bytes. Entries
+store all of this in their metadata, under keys with the prefix `RESERVED`: the files of commits
+need no mostly empty columns, and commits, merges, copies and dumps carry it along unchanged.
+Clients never see these keys: `metadata` of `ObjectStats` and `Difference` has only the user's own.
 
 The storage's ETag is stored for objects that another client could overwrite (see `links`). It is
 valid for one address only: a copy of the storage elsewhere has other ETags, and no URLs to write
@@ -26,6 +26,7 @@ validated when read, and invalid values ignored.
 """
 
 import hashlib
+import json
 import re
 from collections.abc import Mapping, Sequence
 from itertools import accumulate, groupby
@@ -43,6 +44,7 @@ CHECKSUM: Final = f"{RESERVED}checksum"
 UNVERIFIED: Final = f"{RESERVED}unverified"
 ENCRYPTION: Final = f"{RESERVED}encryption"
 REQUESTS: Final = f"{RESERVED}requests"
+TAGS: Final = f"{RESERVED}tags"
 
 OUTSIDE_IDENTITY: Final = frozenset({CHECKSUM, CONTENT, ENCRYPTION, REQUESTS, UNVERIFIED})
 """Metadata keys that are not part of an entry's identity."""
@@ -110,6 +112,23 @@ def headers_of(reserved: Mapping[str, str]) -> dict[str, str]:
         for name, value in reserved.items()
         if name in _NAMES and value.isascii() and value.isprintable()
     }
+
+
+def for_tags(tags: Mapping[str, str]) -> dict[str, str]:
+    """Encode tags, if any, as metadata."""
+    return {TAGS: json.dumps(dict(tags), ensure_ascii=False)} if tags else {}
+
+
+def tags_of(reserved: Mapping[str, str]) -> dict[str, str]:
+    """Return the stored tags."""
+    if TAGS not in reserved:  # the usual case
+        return {}
+    try:
+        tags = json.loads(reserved[TAGS])
+    except (ValueError, RecursionError):
+        return {}
+    is_valid = isinstance(tags, dict) and all(isinstance(each, str) for each in tags.values())
+    return tags if is_valid else {}
 
 
 def for_parts(sizes: Sequence[int]) -> dict[str, str]:

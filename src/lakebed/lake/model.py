@@ -12,7 +12,7 @@ from lakebed.formats import AddressType, Entry
 from lakebed.formats.entries import KEY_BYTES_MAX
 from lakebed.formats.imported import CONTENT
 from lakebed.formats.object_paths import ObjectPath
-from lakebed.lake.entry_metadata import OUTSIDE_IDENTITY, split
+from lakebed.lake.entry_metadata import OUTSIDE_IDENTITY, TAGS, split
 from lakebed.lake.errors import InvalidMetadata, InvalidPath, UnreadableAddress
 
 DEFAULT_CONTENT_TYPE: Final = "application/octet-stream"
@@ -23,6 +23,8 @@ METADATA_BYTES_MAX: Final = 8 << 10
 METADATA_NAMES_MAX: Final = 64
 """Limits of an object's metadata. S3 returns metadata as headers. Many clients and proxies accept
 at most 16 KiB of headers, some at most 100 of them; encoding non-ASCII text adds half its size."""
+_TAGS_BYTES_MAX: Final = 16 << 10
+"""The limit of stored tags, which are not returned as headers: more than 10 tags of S3 take."""
 _HEADER_CHARACTERS_MAX: Final = 1024
 _DERIVED_DIGITS: Final = 40
 
@@ -210,7 +212,9 @@ def check_metadata(metadata: Mapping[str, str]) -> None:
             f"the object metadata has {len(metadata)} names; at most {METADATA_NAMES_MAX} are"
             " allowed"
         )
-    if (size := size_of(metadata)) > METADATA_BYTES_MAX:
+    tags = {name: value for name, value in metadata.items() if name == TAGS}
+    size = size_of(metadata) - min(size_of(tags), _TAGS_BYTES_MAX)
+    if size > METADATA_BYTES_MAX:
         raise InvalidMetadata(
             f"the object metadata has {size} bytes of names and values; at most"
             f" {METADATA_BYTES_MAX} are allowed"

@@ -1,7 +1,8 @@
 """Reading, listing and deleting objects."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from lakebed.base.errors import LakebedError
 from lakebed.base.runtime import Runtime
@@ -18,6 +19,7 @@ from lakebed.block.ranges import resolve
 from lakebed.engine.committed import EntryQuery
 from lakebed.engine.engine import Engine
 from lakebed.engine.model import BranchID, RepositoryID
+from lakebed.engine.staging.writer import Condition
 from lakebed.lake.errors import MissingBytes
 from lakebed.lake.etag_pins import ETagPins, changed, replaced, resized, with_pin
 from lakebed.lake.model import ObjectStats, PresignedURL, check_path
@@ -126,31 +128,49 @@ class Objects:
         self._engine.readings.to_write(repository_id, branch)
 
     @traced("catalog.delete")
-    def delete(self, repository_id: RepositoryID, branch: BranchID, path: bytes) -> None:
+    def delete(
+        self,
+        repository_id: RepositoryID,
+        branch: BranchID,
+        path: bytes,
+        condition: Condition | None = None,
+    ) -> None:
         """Stage the deletion of an object, whether or not it exists.
+
+        `condition` decides, given the existing entry, whether to delete.
 
         Raises:
             InvalidPath: The path is invalid.
             ReadOnly, BranchNotFound, Protected: The branch is not writable.
-            TooManyTries, OutcomeUnknown: The deletion may have been staged.
+            PreconditionFailed: The condition does not hold.
+            TooManyTries: Without a condition, the deletion may have been staged.
+            OutcomeUnknown: The deletion may have been staged.
         """
         check_path(path)
-        known = self._engine.readings.to_write(repository_id, branch)
-        self._engine.writer.delete(known, path)
+        if condition is None:
+            self._engine.writer.delete(self._engine.readings.to_write(repository_id, branch), path)
+        else:
+            known = self._engine.readings.to_write(repository_id, branch, path)
+            self._engine.writer.delete_if(known, path, condition)
 
     @traced("catalog.delete_many")
     def delete_many(
-        self, repository_id: RepositoryID, branch: BranchID, paths: Sequence[bytes]
+        self,
+        repository_id: RepositoryID,
+        branch: BranchID,
+        paths: Sequence[bytes],
+        conditions: Mapping[bytes, Condition] = MappingProxyType({}),
     ) -> list[NotDeleted]:
         """Delete many objects as `delete` does; return the failures.
 
-        Raises `ReadOnly`, `BranchNotFound` or `Protected` if the branch is not writable.
+        `conditions` are those of single paths. Raises `ReadOnly`, `BranchNotFound` or `Protected`
+        if the branch is not writable.
         """
         self._engine.readings.to_write(repository_id, branch)
 
         def delete(path: bytes) -> NotDeleted | None:
             try:
-                self.delete(repository_id, branch, path)
+                self.delete(repository_id, branch, path, conditions.get(path))
             except LakebedError as error:
                 return NotDeleted(path, error)
             return None

@@ -23,6 +23,7 @@ from lakebed.server.hook_calls import HookCalls
 from lakebed.server.http import browsers
 from lakebed.server.http.admission import Admission
 from lakebed.server.http.browsers import refuse_path
+from lakebed.server.http.cors import CrossOrigin
 from lakebed.server.http.errors import error_answer
 from lakebed.server.http.pipeline import Act, BeginSpan, Pipeline, Step
 from lakebed.server.http.presigned import PART_PATH, PATH, PresignedHandler, URLSigner
@@ -184,6 +185,10 @@ def build(services: Services, begin_span: BeginSpan | None = None) -> Pipeline:
     listen = services.settings.listen
     if listen.objects_origin is None:
         steps = [step for step in steps if step.name != "origin"]
+    if listen.cors_origins:
+        # Preflights, which browsers send without credentials.
+        cors = CrossOrigin(listen.cors_origins)
+        steps.insert(0, Step("cors", cors.act, cors.applies))
     proxies = TrustedProxies(listen.trusted_proxies)
     return Pipeline(steps, proxies, begin_span, services.admission.update_metrics)
 
@@ -237,6 +242,7 @@ def _browser_rules(services: Services) -> browsers.BrowserRules:
         api_path=BASE_PATH,
         objects_path=PATH,
         objects_origin=listen.objects_origin,
+        cors_origins=listen.cors_origins,
     )
 
 

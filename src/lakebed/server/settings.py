@@ -74,6 +74,10 @@ class ListenSettings:
     It serves only objects, by URLs that the server signs, and signed S3 requests. An object opened
     there cannot act as a page of the server."""
 
+    cors_origins: tuple[str, ...] = ()
+    """Origins of other sites, like ``https://app.example.com``, whose pages may use the REST API
+    and S3 with keys or tokens that they send themselves (CORS)."""
+
     @property
     def scheme(self) -> str:
         """The scheme of the server's URLs."""
@@ -411,11 +415,14 @@ def _listen_problems(listen: ListenSettings) -> Iterator[str]:
         yield f"listen.port is {listen.port}: use 1 to {_PORT_MAX}"
     if (listen.tls_certificate is None) != (listen.tls_key is None):
         yield "listen: set both tls_certificate and tls_key, or neither"
-    if not _ORIGIN.fullmatch(listen.objects_origin or "https://unset"):
-        yield (
-            f"listen.objects_origin is {listen.objects_origin!r}: write it as"
-            " https://objects.example.com, in lower case and without a path"
-        )
+    origins = [("objects_origin", listen.objects_origin or "https://unset")]
+    origins += [("cors_origins", origin) for origin in listen.cors_origins]
+    for name, origin in origins:
+        if not _ORIGIN.fullmatch(origin):
+            yield (
+                f"listen.{name} is {origin!r}: write it as https://objects.example.com, in lower"
+                " case and without a path"
+            )
 
 
 def _network_problems(key: str, networks: Iterable[str]) -> Iterator[str]:

@@ -33,6 +33,16 @@ def test_written_objects_are_read_listed_and_committed(main: lakebed.Branch) -> 
     assert paths(main.objects("tables/")) == ["tables/a.csv"]
 
 
+def test_a_removed_object_has_its_size_once_the_removal_is_committed(main: lakebed.Branch) -> None:
+    main.object("a").upload("12345")
+    before = main.commit("Put").id
+    main.object("a").delete()
+    assert [(each.type, each.size_bytes) for each in main.uncommitted()] == [("removed", 0)]
+    main.commit("Remove")
+    left = lakebed.Reference(main._backend, main.repository, before)
+    assert [(each.type, each.size_bytes) for each in left.diff(main)] == [("removed", 5)]
+
+
 def test_lists_go_on_beyond_one_page(main: lakebed.Branch, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(embedded, "_PAGE", 2)
     monkeypatch.setattr("lakebed.clients.http.paging.PAGE_SIZE", 2)

@@ -254,7 +254,7 @@ class EmbeddedBackend:
     def uncommitted(self, repository: str, branch: str, prefix: str) -> Iterator[Change]:
         where = RepositoryID(repository), BranchID(branch)
         page = partial(self._catalog.diff.list_uncommitted, *where)
-        return map(change_value, self._pages(page, prefix))
+        return map(partial(change_value, uncommitted=True), self._pages(page, prefix))
 
     def _pages(
         self, list_page: Callable[[EntryQuery], EntryPage[Any]], prefix: str, delimiter: str = ""

@@ -79,13 +79,13 @@ def listed_item(found: model.ObjectStats | Folded) -> ObjectInfo | CommonPrefix:
     return CommonPrefix(text_of(found.key)) if isinstance(found, Folded) else object_info(found)
 
 
-def change_value(found: Difference) -> Change:
+def change_value(found: Difference, *, uncommitted: bool = False) -> Change:
     """Convert a difference."""
     kind = _CHANGES[found.change]
     return Change(
         type="conflict" if found.conflict else kind,
         path=text_of(found.path),
-        size_bytes=0 if kind == "removed" else found.size,
+        size_bytes=0 if uncommitted and kind == "removed" else found.size,
     )
 
 

@@ -68,4 +68,4 @@ class Change:
     path: str
     path_type: Literal["object", "common_prefix"] = "object"
     size_bytes: int = 0
-    """Current size; 0 if removed."""
+    """Current size, or the last one of a removed object; 0 if the removal is uncommitted."""

@@ -260,9 +260,10 @@ class Merger:
     ) -> Commit:
         """Replace key ranges of a branch by those of a metarange; raises as `merge`.
 
-        Returns the new commit, or the head if no entry changes. `note` is called with every commit
-        about to be published, of which at most one will be; if `note` raises, its commit is not
-        published. A new branch of the same name counts as missing.
+        Returns the new commit, or the head if no entry changes and `request` does not allow an
+        empty commit. `note` is called with every commit about to be published, of which at most one
+        will be; if `note` raises, its commit is not published. A new branch of the same name counts
+        as missing.
         """
         current = self._branches.get(repository, branch)
         if current.unique_id != branch_unique_id:
@@ -276,7 +277,8 @@ class Merger:
                 replaced = committed.replace(
                     head.metarange_id, replacement.metarange_id, replacement.intervals
                 )
-                if not committed.differ(head.metarange_id, replaced, start=b"", end=None):
+                differs = committed.differ(head.metarange_id, replaced, start=b"", end=None)
+                if not (differs or request.allow_empty):
                     return head
                 commit = self._publish(attempt, replaced, [head], judge=head)
                 if commit is not None:

@@ -118,7 +118,8 @@ class Imports:
         """Start an import and return without waiting for its end.
 
         - `branch`: the destination branch; must stay without uncommitted changes until the end.
-        - `sources`: objects to import. They replace all objects at their destinations.
+        - `sources`: objects to import. They replace all objects at their destinations. Without
+          sources, the import makes an empty commit.
         - `message`: message of the commit; if empty, `DEFAULT_MESSAGE`.
         - `strict`: whether an object that cannot be imported fails the import.
         - `outside`: whether a program outside of the server builds the metarange; see

@@ -284,7 +284,10 @@ class ImportRun:
         record = self._leased.message
         replacement = Replacement(metarange_id, [source.interval for source in self._sources])
         request = CommitRequest(
-            committer=record.committer, message=record.message, metadata=dict(record.metadata)
+            committer=record.committer,
+            message=record.message,
+            metadata=dict(record.metadata),
+            allow_empty=not self._sources,  # as in lakeFS
         )
 
         def note(commit: Commit) -> None:

@@ -57,10 +57,8 @@ class ImportSource:
 def in_order(sources: Sequence[ImportSource]) -> list[ImportSource]:
     """Return sources in order of their destinations.
 
-    Raises `InvalidImport` if the list is empty, or two destinations overlap.
+    Raises `InvalidImport` if two destinations overlap.
     """
-    if not sources:
-        raise InvalidImport("the import has no paths: name at least one to import from")
     ordered = sorted(sources, key=lambda source: source.destination)
     # Prefix intervals nest, so overlapping intervals are neighbours in this order.
     for one, other in pairwise(ordered):

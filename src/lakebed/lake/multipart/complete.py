@@ -171,11 +171,11 @@ class Completions:
                 With a condition, `TooManyTries` means that the object is not visible.
             BlockError: The storage refused or failed; repeating the request may help.
         """
-        _check_order(named)
         check_metadata(metadata or {})
         check_header("content type", content_type or "")
         checksum = etag_of(named) if target.address is None else etag_of_storage_etags(named)
         repository = self._engine.repositories.get(target.repository_id)
+        _check_order(named)
         records = MultipartRecords(self._store, repository)
         request = _Request(
             target=target,
@@ -398,8 +398,9 @@ def _combined(scheme: Scheme, parts: Sequence[StoredPart]) -> Checksum | None:
 
 def _compare(request: _Request, whole: Checksum | None) -> None:
     """Reject a checksum that differs from the requested one."""
-    if request.whole is None or request.whole == whole:
+    if request.whole is None:
         return
     if whole is None or whole.algorithm != request.whole.algorithm:
         raise ChecksumUnknown(request.whole.algorithm)
-    raise BadDigest(request.whole.value, whole.value, what=whole.algorithm)
+    if not whole.is_announced_by(request.whole):
+        raise BadDigest(request.whole.value, whole.value, what=whole.algorithm)

@@ -8,9 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from lakebed.base.tracing import traced
-from lakebed.block import PART_NUMBER_MAX, Address
+from lakebed.block import Address
 from lakebed.engine.model import BranchID, RepositoryID
-from lakebed.lake.errors import InvalidParts
 from lakebed.lake.model import PresignedURL
 from lakebed.lake.multipart.records import MultipartID, Target
 from lakebed.lake.multipart.uploads import MultipartUploads, check_part
@@ -39,13 +38,11 @@ class PresignedUploads:
     ) -> PresignedUpload:
         """Create an upload; return URLs for the parts from 1 to `parts`.
 
-        Raises `InvalidParts` for too many parts, `NotSupported` if neither the storage nor the
-        server signs URLs for parts; otherwise as `MultipartUploads.create`.
+        Raises `NotSupported` if neither the storage nor the server signs URLs for parts; otherwise
+        as `MultipartUploads.create`.
         """
-        if not 0 <= parts <= PART_NUMBER_MAX:
-            raise InvalidParts(f"an upload has up to {PART_NUMBER_MAX} parts, not {parts}")
         self._presigning.check_parts_supported()
-        begun = self._multiparts.create(repository_id, branch, path, presigned=True)
+        begun = self._multiparts.create(repository_id, branch, path, presigned_parts=parts)
         urls = [
             self._presigning.to_send_part(begun.address, begun.storage_id, number)
             for number in range(1, parts + 1)

@@ -113,18 +113,26 @@ class MultipartUploads:
         content_type: str = DEFAULT_CONTENT_TYPE,
         metadata: Mapping[str, str] | None = None,
         scheme: Scheme | None = None,
-        presigned: bool = False,
+        presigned_parts: int | None = None,
     ) -> NewUpload:
-        """Create an upload; `presigned` if its parts are sent directly to the storage by URLs.
+        """Create an upload.
+
+        `presigned_parts` is the number of URLs requested for parts, or None if the parts are not
+        sent directly to the storage.
 
         Raises:
             InvalidPath, InvalidMetadata: The path or the metadata is invalid.
             RepositoryNotFound, ReadOnly, BranchNotFound, Protected: The branch is not writable.
+            InvalidParts: Too many parts.
             OutcomeUnknown, BlockError: No usable upload was created.
         """
         check_path(path)
         check_metadata(metadata or {})
         repository = self._engine.readings.to_write(repository_id, branch).repository
+        if not 0 <= (presigned_parts or 0) <= PART_NUMBER_MAX:
+            raise InvalidParts(
+                f"an upload has up to {PART_NUMBER_MAX} parts, not {presigned_parts}"
+            )
         issued = self._addresses.issue(repository, branch)
         address = issued.address
         storage_id = self._block.create_upload(address)
@@ -138,7 +146,7 @@ class MultipartUploads:
             metadata={**(metadata or {}), **for_encryption(self._block.encryption)},
             checksum_algorithm=scheme.algorithm if scheme else "",
             checksum_type=scheme.type if scheme else "",
-            presigned=presigned,
+            presigned=presigned_parts is not None,
         )
         upload_id = MultipartID(issued.path.uid)
         self._records(repository).add(upload_id, upload)

@@ -91,20 +91,26 @@ def common_prefix(key: bytes) -> ObjectStats:
     )
 
 
-def differences_page(page: DifferencePage, *, with_stats: bool) -> Page[Diff]:
-    """Return a page of differences, with the properties of the right objects if `with_stats`."""
+def differences_page(
+    page: DifferencePage, *, uncommitted: bool = False, with_stats: bool = False
+) -> Page[Diff]:
+    """Return a page of differences, with the properties of the right objects if `with_stats`.
+
+    As in lakeFS, a removed object has size 0 if the removal is uncommitted.
+    """
     change = page.column("change")
     is_removed = pc.equal(change, pa.scalar(int(ChangeType.REMOVED), pa.int8()))
     kinds = _TYPES.take(change)
     if "conflict" in page.rows.column_names:
         kinds = pc.if_else(page.column("conflict"), "conflict", kinds)
+    sizes = page.column("size").cast(pa.string())
     rows = rows_of(
         '{"type":"',
         kinds,
         '","path":"',
         _json(texts_of(page.column("key"))),
         '","path_type":"object","size_bytes":',
-        pc.if_else(is_removed, "0", page.column("size").cast(pa.string())),
+        pc.if_else(is_removed, "0", sizes) if uncommitted else sizes,
         *([pc.if_else(is_removed, "", _right(page))] if with_stats else []),
         "},",
     )

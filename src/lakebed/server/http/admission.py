@@ -19,7 +19,8 @@ Bodies held in memory until their request ends are bounded in total.
 request takes one slot, for its user. Otherwise, the request holds a slot for sign-ins while the
 store is read, and returns this slot before taking the other. So each read of the store is made with
 a slot, and requests with invented credentials, which are never cached, delay each other but not
-users with cached credentials.
+users with cached credentials. The credentials in a form are part of its body: the form is read in a
+slot of its address.
 
 **No client gets all slots.** A user holds at most three quarters of the slots of a kind, and of the
 memory for bodies. All unauthenticated clients count as one user, since addresses are easy to
@@ -286,6 +287,8 @@ class Admission:
     def admit(self, record: RequestRecord, *, is_transfer: bool) -> None:
         """Take a slot for a request, until its end; it counts for its user or its address.
 
+        A slot that the request has, from before its user was known, is returned first.
+
         Raises:
             Overloaded: The wait timed out, or the user or address holds its full share.
         """
@@ -293,6 +296,9 @@ class Admission:
             (self._transfers, self._transfers) if is_transfer else (self._work, self._bodies)
         )
         holder: Holder = ((record.user, ""),) if record.user else (("", record.client), ANONYMOUS)
+        if record.slot is not None:
+            record.slot.end()
+            record.slot = None
         slots.take(1, holder)
         record.slot = _RequestSlot(holder, slots, for_body, self._hooks, self._memory, slots)
 

@@ -16,7 +16,7 @@ See design/0011-browsers.md for the rules.
 bytes; Falcon would replace bytes that are not UTF-8 by U+FFFD, and so merge two paths into one.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from enum import Enum
 from functools import lru_cache
 from typing import ClassVar, Final
@@ -161,11 +161,13 @@ class BrowserRules:
         api_path: str,
         objects_path: str,
         objects_origin: str | None,
+        cors_origins: Collection[str] = (),
     ) -> None:
         """Create the guard of a server.
 
         `keys_are_known` returns whether the server accepts the well-known keys now; None: never.
-        `domain` is that of the S3 gateway, whose subdomains are buckets.
+        `domain` is that of the S3 gateway, whose subdomains are buckets. `cors_origins` are other
+        origins whose pages may send requests.
         """
         self._keys_are_known = keys_are_known
         self._names = frozenset({"localhost", host.lower(), domain.lower()})
@@ -173,6 +175,7 @@ class BrowserRules:
         self._api_path = api_path
         self._objects_path = objects_path
         self._objects_origin = objects_origin
+        self._cors_origins = frozenset(cors_origins)
         self._is_known = lru_cache(maxsize=256)(self._read_host)
 
     def applies(self, environ: WSGIEnvironment) -> bool:
@@ -212,7 +215,8 @@ class BrowserRules:
                 f"the host {_shown(host)} is refused, because this server accepts the well-known"
                 " keys: use a name of this machine, as http://localhost"
             )
-        if sender_of(environ) is Sender.CROSS_ORIGIN and not self._is_link(environ):
+        is_allowed = environ.get("HTTP_ORIGIN") in self._cors_origins or self._is_link(environ)
+        if sender_of(environ) is Sender.CROSS_ORIGIN and not is_allowed:
             return ForeignPage(
                 "cross-origin requests are refused, because this server accepts the well-known"
                 f" keys: {_origin_text(environ)}"

@@ -1,6 +1,7 @@
 """HTTP headers of objects: ETag and time, conditional requests, byte ranges."""
 
 import re
+import sys
 from datetime import UTC, datetime
 from email.utils import format_datetime
 from functools import lru_cache
@@ -11,13 +12,14 @@ from wsgiref.types import WSGIEnvironment
 from lakebed.block.ranges import Between, ByteRange, FromOffset, Suffix
 from lakebed.block.ranges import resolve as resolve_range
 from lakebed.engine.staging.writer import Condition
-from lakebed.formats import Entry
 from lakebed.lake.model import etag_of
 from lakebed.lake.repeats import Invocation
 
 _RANGE: Final = re.compile(r"bytes=([0-9]{0,19})-([0-9]{0,19})")
 # A UUID in nearly all SDKs. Ids that are not random could collide.
 _INVOCATION: Final = re.compile(r"[0-9A-Fa-f-]{32,64}")
+_BEYOND_EVERY_END: Final = FromOffset(sys.maxsize)
+"""The range ``bytes=-0``, which no object satisfies."""
 _COPIED_RANGE: Final = re.compile(r"bytes=([0-9]{1,19})-([0-9]{1,19})")
 
 
@@ -58,19 +60,23 @@ def matches(header: str, checksum: str) -> bool:
     return "*" in etags or checksum in etags
 
 
+def if_match(etags: str) -> Condition:
+    """Return the condition that an object exists with one of these ETags; ``*`` means any."""
+    return lambda found: found is not None and matches(etags, etag_of(found))
+
+
 def write_condition(environ: WSGIEnvironment) -> Condition | None:
     """Return the condition of a write's headers, or None if it is unconditional."""
-    if_match: str | None = environ.get("HTTP_IF_MATCH")
-    if_none_match: str | None = environ.get("HTTP_IF_NONE_MATCH")
-    if if_match is None and if_none_match is None:
+    conditions: list[Condition] = []
+    if "HTTP_IF_MATCH" in environ:
+        conditions.append(if_match(environ["HTTP_IF_MATCH"]))
+    # Some clients send the header empty instead of not at all.
+    if environ.get("HTTP_IF_NONE_MATCH"):
+        is_match = if_match(environ["HTTP_IF_NONE_MATCH"])
+        conditions.append(lambda found: not is_match(found))
+    if not conditions:
         return None
-
-    def holds(found: Entry | None) -> bool:
-        if if_match is not None and (found is None or not matches(if_match, etag_of(found))):
-            return False
-        return if_none_match is None or found is None or not matches(if_none_match, etag_of(found))
-
-    return holds
+    return lambda found: all(holds(found) for holds in conditions)
 
 
 def invocation_of(principal: str, environ: WSGIEnvironment) -> Invocation | None:
@@ -96,7 +102,9 @@ def requested_range(header: str | None) -> ByteRange | None:
         return Between(begin, end) if begin < end else None
     if first:
         return FromOffset(int(first))
-    return Suffix(int(last)) if last and int(last) else None
+    if not last:
+        return None
+    return Suffix(int(last)) if int(last) else _BEYOND_EVERY_END
 
 
 def copied_range(text: str, size: int) -> Between | None:

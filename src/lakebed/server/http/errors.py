@@ -138,6 +138,8 @@ _WORDS: Final[tuple[tuple[type[Exception], str | None, str], ...]] = (
     (engine.ReadOnly, None, "read-only repository"),
     (engine.DefaultBranch, None, "cannot delete repository default branch"),
     (engine.PreconditionFailed, None, "precondition failed"),
+    (catalog.AddressTaken, "importStart", "invalid import source"),
+    (catalog.AddressClosed, "importStart", "invalid import source"),
     (engine.RepositoryNotFound, None, "repository not found"),
     (engine.BranchNotFound, None, "branch not found"),
     (engine.TagNotFound, None, "tag not found"),

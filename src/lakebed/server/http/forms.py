@@ -35,24 +35,51 @@ class FormFile:
     """Raises `BodyCut` or `MalformedBody` if the form is incomplete; must be read to the end."""
     filename: str | None
     content_type: str | None
+    fields: list[tuple[str, str]]
+    """Names and values of the fields before the file, unless skipped."""
 
 
-def form_file(body: Body, content_type: str, *, field: str) -> FormFile:
-    """Return the file in the named field of a form; other fields are skipped.
+def form_file(
+    body: Body, content_type: str, *, field: str, fields_bytes_max: int | None = None
+) -> FormFile:
+    """Return the file in the named field of a form.
+
+    The fields before the file are returned if `fields_bytes_max` limits their total size, else
+    skipped. Fields behind the file are skipped.
 
     Raises:
-        MalformedBody: The body is not a form, or the form has no such field.
+        MalformedBody: The body is not a form, the form has no such field, or the fields before it
+            are too large or not UTF-8.
         BodyCut: The body ended before the file.
         BodyTooSlow: The time limit or the minimum rate was violated.
     """
     form = _Form(body.chunks(), _boundary(content_type))
+    fields: list[tuple[str, str]] = []
+    room = fields_bytes_max or 0
     while headers := form.next_field():
-        if headers.name == field:
+        name = headers.name or ""
+        if name == field:
             chunks = _to_the_end(form, field)
-            return FormFile(chunks, headers.filename, headers.content_type)
-        for _ in form.content():
-            pass
+            return FormFile(chunks, headers.filename, headers.content_type, fields)
+        value = bytearray()
+        for piece in form.content():
+            if fields_bytes_max is not None:
+                value += piece
+                room -= len(piece)
+                if room < 0:
+                    raise MalformedBody(
+                        f"the fields before the file are larger than {fields_bytes_max} bytes"
+                    )
+        if fields_bytes_max is not None:
+            fields.append((name, _decoded(value, name)))
     raise MalformedBody(f"the form has no field {field!r}")
+
+
+def _decoded(value: bytearray, name: str) -> str:
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        raise MalformedBody(f"the field {name[:50]!r} of the form is not UTF-8") from None
 
 
 def _to_the_end(form: "_Form", field: str) -> Iterator[bytes]:

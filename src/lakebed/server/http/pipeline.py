@@ -142,7 +142,8 @@ class _Start:
         if not SAFE_HEADERS.keys().isdisjoint(names):
             safe = [header for name, header in SAFE_HEADERS.items() if name not in names]
         request_id = (REQUEST_ID_HEADER, self.record.request_id)
-        return self.inner(status, [*headers, *safe, request_id], exc_info)
+        more = self.record.answer_headers
+        return self.inner(status, [*headers, *safe, request_id, *more], exc_info)
 
 
 class _Answer:

@@ -73,6 +73,8 @@ class RequestRecord:
     bytes_sent: int = 0
     client: str = ""
     """The address of the client; see `TrustedProxies`."""
+    answer_headers: tuple[tuple[str, str], ...] = ()
+    """Headers to add to the answer."""
     slot: Slot | None = None
     _on_end: list[Callable[[], None]] = field(default_factory=list)
 

@@ -6,12 +6,10 @@ LakebedError └── S3Error     a code of `ErrorCode`, with a message for peo
 from collections.abc import Mapping
 from enum import Enum
 from http import HTTPStatus
-from typing import ClassVar, Final
+from typing import ClassVar
 
 from lakebed.base.errors import LakebedError
 from lakebed.server.s3.xml_writer import Markup, document, element
-
-NO_CONDITIONAL_DELETES: Final = "deletes with conditions are not supported"
 
 
 class ErrorCode(Enum):
@@ -62,7 +60,14 @@ class ErrorCode(Enum):
     )
 
     # Bodies
-    BAD_DIGEST = ("BadDigest", 400, "The Content-MD5 you specified did not match what we received.")
+    BAD_DIGEST = (
+        "BadDigest",
+        400,
+        (
+            "The Content-MD5 or checksum value that you specified did not match what the server "
+            "received."
+        ),
+    )
     CONTENT_SHA256_MISMATCH = (
         "XAmzContentSHA256Mismatch",
         400,
@@ -131,8 +136,15 @@ class ErrorCode(Enum):
     )
     INVALID_RANGE = ("InvalidRange", 416, "The requested range is not satisfiable")
     INVALID_REQUEST = ("InvalidRequest", 400, "")
+    INVALID_POLICY_DOCUMENT = ("InvalidPolicyDocument", 400, "")
+    INVALID_TAG = ("InvalidTag", 400, "")
     INVALID_URI = ("InvalidURI", 400, "Couldn't parse the specified URI.")
     KEY_TOO_LONG = ("KeyTooLongError", 400, "Your key is too long")
+    MALFORMED_POST_REQUEST = (
+        "MalformedPOSTRequest",
+        400,
+        "The body of your POST request is not well-formed multipart/form-data.",
+    )
     METADATA_TOO_LARGE = (
         "MetadataTooLarge",
         400,
@@ -157,6 +169,7 @@ class ErrorCode(Enum):
         "A header you provided implies functionality that is not implemented",
     )
     NOT_SUPPORTED = ("ERRLakeFSNotSupported", 405, "This operation is not supported in LakeFS")
+    TOO_MANY_TAGS = ("BadRequest", 400, "Object tags cannot be greater than 10")
     PRECONDITION_FAILED = (
         "PreconditionFailed",
         412,

@@ -21,8 +21,9 @@ from lakebed.server.s3 import sigv2, sigv4
 from lakebed.server.s3.encryption import encryption_headers
 from lakebed.server.s3.errors import ErrorCode, S3Error, error_body
 from lakebed.server.s3.operations import OPERATIONS
-from lakebed.server.s3.request import S3Reply, S3Request
-from lakebed.server.s3.router import S3Route, is_s3_request, route
+from lakebed.server.s3.posted import Upload, read_form
+from lakebed.server.s3.request import S3Reply, S3Request, raw_body
+from lakebed.server.s3.router import S3Operation, S3Route, is_s3_request, route
 from lakebed.server.s3.sigv4 import Verified
 from lakebed.server.s3.translation import as_s3_error
 from lakebed.server.s3.xml_writer import XML_TYPE
@@ -68,11 +69,18 @@ class S3Gateway:
         asked = route(environ, domain=self._domain, satisfied=encryption)
         operation = OPERATIONS[asked.operation]
         record.operation = f"s3:{asked.operation.value}"
-        verified = self._verify(environ, asked)
+        form: Upload | None = None
+        if asked.operation is S3Operation.POST_OBJECT:
+            # The signature is in the form, which is read in a slot of unauthenticated clients.
+            self._services.admission.admit(record, is_transfer=True)
+            form = read_form(environ, raw_body(environ, self._services.settings.limits))
+        verified = self._verify(environ, asked, form)
         record.user = verified.identity.user_id
         self._services.admission.admit(record, is_transfer=operation.is_transfer)
         self._services.catalog.usage.count()  # occasionally writes to the store
         request = S3Request(self._services, environ, asked, verified, record.client)
+        if form is not None:
+            request = form.as_put(request, self._now())
         identity = verified.identity
         actor = actor_of(self._services.auth, environ, identity, record, entry_point=EntryPoint.S3)
         try:
@@ -83,11 +91,18 @@ class S3Gateway:
                 raise S3Error(ErrorCode.NO_SUCH_BUCKET_BUT_API) from error
             raise
 
-    def _verify(self, environ: WSGIEnvironment, asked: S3Route) -> Verified[Identity]:
-        now = datetime.fromtimestamp(self._services.runtime.now(), UTC)
+    def _now(self) -> datetime:
+        return datetime.fromtimestamp(self._services.runtime.now(), UTC)
+
+    def _verify(
+        self, environ: WSGIEnvironment, asked: S3Route, form: Upload | None
+    ) -> Verified[Identity]:
+        now = self._now()
         secret_for = self._services.auth.secret_for
         try:
-            _check_no_token(environ, asked)
+            _check_no_token(environ, asked, form)
+            if form is not None:
+                return sigv4.verify_form(form.fields, secret_for, now=now)
             if sigv2.has_signature(environ, asked):
                 return sigv2.verify(environ, asked, secret_for, now=now)
             return sigv4.verify(environ, secret_for, now=now)
@@ -96,12 +111,11 @@ class S3Gateway:
             raise
 
 
-def _check_no_token(environ: WSGIEnvironment, asked: S3Route) -> None:
+def _check_no_token(environ: WSGIEnvironment, asked: S3Route, form: Upload | None) -> None:
     """Refuse session tokens, which Lakebed's keys do not have."""
-    in_query = any(
-        value for name, value in asked.query.items() if name.lower() == "x-amz-security-token"
-    )
-    if in_query or environ.get("HTTP_X_AMZ_SECURITY_TOKEN"):
+    parameters = [*asked.query.items(), *(form.fields.items() if form else ())]
+    is_sent = any(value for name, value in parameters if name.lower() == "x-amz-security-token")
+    if is_sent or environ.get("HTTP_X_AMZ_SECURITY_TOKEN"):
         raise S3Error(ErrorCode.INVALID_TOKEN)
 
 

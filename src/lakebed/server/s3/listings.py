@@ -1,5 +1,6 @@
 """Parameters and elements shared by all list operations."""
 
+from base64 import b64decode, urlsafe_b64encode
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -82,3 +83,22 @@ def read_listing_query(request: S3Request, amount_parameter: str, amount_max: in
         amount=request.amount(amount_parameter, amount_max),
         is_encoded=encoding == "url",
     )
+
+
+def token_of(key: str) -> str:
+    """Return the token of a page that begins after a key."""
+    return urlsafe_b64encode(key.encode()).decode()
+
+
+def key_of(token: str) -> str:
+    """Return the key of a token; raises `S3Error` for other texts."""
+    try:
+        key = b64decode(token.encode(), altchars=b"-_", validate=True).decode()
+    except ValueError:
+        key = ""
+    if not key:
+        raise S3Error(
+            ErrorCode.INVALID_ARGUMENT,
+            "invalid continuation-token; send the token of the previous answer",
+        )
+    return key

@@ -4,15 +4,14 @@ A header ``x-amz-meta-<name>`` is stored as ``X-Amz-Meta-<name>``, the name in l
 so by the REST API. Metadata set by the REST API has plain names; S3 clients see them too.
 
 Headers carry bytes, metadata is text. Clients send text that is not ASCII as UTF-8 or as encoded
-words (RFC 2047). Lakebed stores plain text, and sends encoded words, as S3 does. Values that cannot
-be sent as headers are only counted, in ``x-amz-missing-meta``.
+words (RFC 2047). Lakebed stores plain text, and sends encoded words in the spelling of lakeFS.
+Values that cannot be sent as headers are only counted, in ``x-amz-missing-meta``.
 
 Headers like ``Content-Encoding`` are stored with the object and sent with it; see
 `lakebed.lake.entry_metadata`.
 """
 
 import re
-from base64 import b64encode
 from collections.abc import Mapping
 from email.errors import HeaderParseError
 from email.header import decode_header
@@ -31,6 +30,14 @@ _CHUNKED: Final = "aws-chunked"
 _WORD: Final = "=?"
 _CHARSETS: Final = {"utf-8": "utf-8", "iso-8859-1": "latin-1", "us-ascii": "ascii", None: "ascii"}
 """Character sets of encoded words; None: of the text between two words."""
+_Q_ENCODED: Final = {
+    **{byte: f"={byte:02X}" for byte in range(256) if byte not in range(0x21, 0x7F)},
+    **{byte: f"={byte:02X}" for byte in b"=?_"},
+    ord(" "): "_",
+}
+"""The spelling of bytes in an encoded word, if not literal."""
+_WORD_TEXT_MAX: Final = 75 - len("=?utf-8?q??=")
+"""RFC 2047 limits an encoded word to 75 characters."""
 _NAME: Final = re.compile(r"[A-Za-z0-9._-]+", re.ASCII)
 
 
@@ -114,4 +121,10 @@ def _decoded(piece: tuple[bytes | str, str | None]) -> str:
 def _header(value: str) -> str:
     if value.isascii() and value.isprintable():
         return value
-    return f"=?UTF-8?B?{b64encode(value.encode()).decode()}?="
+    words = [""]
+    for character in value:
+        encoded = "".join(_Q_ENCODED.get(byte, chr(byte)) for byte in character.encode())
+        if len(words[-1]) + len(encoded) > _WORD_TEXT_MAX:
+            words.append("")
+        words[-1] += encoded
+    return " ".join(f"=?utf-8?q?{word}?=" for word in words)

@@ -7,7 +7,7 @@ Nothing derived from the bytes may become visible before the end.
 """
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import md5
 from typing import Final
@@ -117,7 +117,7 @@ def open_body(
         S3Error: Headers that describe the body are missing or invalid.
     """
     given = checksum_values(environ) if has_checksums else {}
-    expected = _expected_checksums(given)
+    expected = expected_checksums(given)
     content_md5 = environ.get("HTTP_CONTENT_MD5")
     digest = None if content_md5 is None else md5(usedforsecurity=False)
     if content_md5 is not None and digest is not None:
@@ -215,7 +215,8 @@ def _proved(
         check()
 
 
-def _expected_checksums(checksums: dict[str, str]) -> list[ExpectedChecksum]:
+def expected_checksums(checksums: Mapping[str, str]) -> list[ExpectedChecksum]:
+    """Return the checks for the headers with checksums; at most one is allowed."""
     expected = [expect_checksum(name, value) for name, value in checksums.items()]
     if len(expected) > 1:
         raise S3Error(ErrorCode.INVALID_REQUEST, "send one x-amz-checksum- header, not several")

@@ -4,6 +4,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Final, NamedTuple
+from urllib.parse import quote
+
+import falcon
 
 from lakebed.auth import Action, Context, Identity, Permission
 from lakebed.auth.policy.actions import object_arn, repository_arn
@@ -25,6 +28,7 @@ from lakebed.server.s3.router import S3Route
 from lakebed.server.s3.sigv4 import Verified
 from lakebed.server.s3.xml_writer import XML_TYPE
 from lakebed.server.services import Services
+from lakebed.server.settings import LimitSettings
 
 VERSION_ID: Final = "x-amz-version-id"
 """The header with the version of a read object."""
@@ -58,6 +62,10 @@ class S3Request:
     route: S3Route
     verified: Verified[Identity]
     client: str
+    form: Mapping[str, str] = field(default_factory=dict)
+    """The fields of a form before its file."""
+    file: Payload | None = None
+    """The file of a form, the body of the request."""
 
     @property
     def identity(self) -> Identity:
@@ -86,6 +94,14 @@ class S3Request:
         return bool(ref and slash and not path)
 
     @property
+    def url(self) -> str:
+        """The URL of the bucket or object, as the client reaches it."""
+        http = falcon.Request(self.environ)
+        bucket = f"/{self.route.bucket}" if self.route.is_path_style else ""
+        key = quote(self.route.key, safe="/~")
+        return f"{http.forwarded_scheme}://{http.forwarded_host}{bucket}/{key}"
+
+    @property
     def upload(self) -> Target:
         """The multipart upload named by the request."""
         branch, path = self.ref_path
@@ -100,7 +116,7 @@ class S3Request:
             S3Error: `NOT_IMPLEMENTED`: a condition that S3 does not support either.
         """
         absent = self.header("If-None-Match")
-        if absent not in {None, "*"}:
+        if absent not in {None, "", "*"}:
             raise S3Error(
                 ErrorCode.NOT_IMPLEMENTED,
                 f'If-None-Match of a write must be "*", not "{absent[:100]}"',
@@ -143,15 +159,12 @@ class S3Request:
 
     def body(self, *, has_checksums: bool = True) -> Payload:
         """Return the body; `has_checksums` tells whether checksums in headers refer to it."""
+        if self.file is not None:
+            return self.file
         limits = self.services.settings.limits
-        raw = RawBody(
-            self.environ,
-            seconds_max=limits.transfer_seconds,
-            rate_min=limits.body_bytes_per_second,
-        )
         return open_body(
             self.environ,
-            raw.chunks(),
+            raw_body(self.environ, limits).chunks(),
             payload=self.verified.payload,
             scope=self.verified.scope,
             has_checksums=has_checksums,
@@ -179,6 +192,13 @@ class S3Request:
     def authorize_object(self, action: Action, path: bytes) -> None:
         """Check a permission on an object; see `authorize`."""
         self.authorize(action, object_arn(self.repository, path.decode()))
+
+
+def raw_body(environ: Environ, limits: LimitSettings) -> RawBody:
+    """Return the body of a request as received."""
+    return RawBody(
+        environ, seconds_max=limits.transfer_seconds, rate_min=limits.body_bytes_per_second
+    )
 
 
 def ref_path_of(key: str) -> RefPath:

@@ -29,6 +29,11 @@ class S3Operation(Enum):
     GET_BUCKET_LOCATION = "GetBucketLocation"
     GET_BUCKET_VERSIONING = "GetBucketVersioning"
     GET_BUCKET_ACL = "GetBucketAcl"
+    PUT_BUCKET_ACL = "PutBucketAcl"
+    GET_BUCKET_ACCELERATE = "GetBucketAccelerateConfiguration"
+    GET_BUCKET_LOGGING = "GetBucketLogging"
+    GET_BUCKET_NOTIFICATION = "GetBucketNotificationConfiguration"
+    GET_BUCKET_REQUEST_PAYMENT = "GetBucketRequestPayment"
     LIST_OBJECTS = "ListObjects"
     LIST_OBJECTS_V2 = "ListObjectsV2"
     LIST_OBJECT_VERSIONS = "ListObjectVersions"
@@ -38,11 +43,15 @@ class S3Operation(Enum):
     GET_OBJECT = "GetObject"
     HEAD_OBJECT = "HeadObject"
     PUT_OBJECT = "PutObject"
+    POST_OBJECT = "PostObject"
     COPY_OBJECT = "CopyObject"
     DELETE_OBJECT = "DeleteObject"
     GET_OBJECT_ATTRIBUTES = "GetObjectAttributes"
     GET_OBJECT_TAGGING = "GetObjectTagging"
+    PUT_OBJECT_TAGGING = "PutObjectTagging"
+    DELETE_OBJECT_TAGGING = "DeleteObjectTagging"
     GET_OBJECT_ACL = "GetObjectAcl"
+    PUT_OBJECT_ACL = "PutObjectAcl"
 
     CREATE_MULTIPART_UPLOAD = "CreateMultipartUpload"
     UPLOAD_PART = "UploadPart"
@@ -68,18 +77,25 @@ class S3Route:
 
 _ON_BUCKET: Final[Mapping[tuple[str, str], S3Operation]] = {
     ("GET", ""): S3Operation.LIST_OBJECTS,
+    ("GET", "accelerate"): S3Operation.GET_BUCKET_ACCELERATE,
     ("GET", "acl"): S3Operation.GET_BUCKET_ACL,
     ("GET", "location"): S3Operation.GET_BUCKET_LOCATION,
+    ("GET", "logging"): S3Operation.GET_BUCKET_LOGGING,
+    ("GET", "notification"): S3Operation.GET_BUCKET_NOTIFICATION,
+    ("GET", "requestPayment"): S3Operation.GET_BUCKET_REQUEST_PAYMENT,
     ("GET", "uploads"): S3Operation.LIST_MULTIPART_UPLOADS,
     ("GET", "versioning"): S3Operation.GET_BUCKET_VERSIONING,
     ("GET", "versions"): S3Operation.LIST_OBJECT_VERSIONS,
     ("HEAD", ""): S3Operation.HEAD_BUCKET,
+    ("POST", ""): S3Operation.POST_OBJECT,
     ("POST", "delete"): S3Operation.DELETE_OBJECTS,
     ("PUT", ""): S3Operation.CREATE_BUCKET,
+    ("PUT", "acl"): S3Operation.PUT_BUCKET_ACL,
 }
 
 _ON_OBJECT: Final[Mapping[tuple[str, str], S3Operation]] = {
     ("DELETE", ""): S3Operation.DELETE_OBJECT,
+    ("DELETE", "tagging"): S3Operation.DELETE_OBJECT_TAGGING,
     ("DELETE", "uploadId"): S3Operation.ABORT_MULTIPART_UPLOAD,
     ("GET", ""): S3Operation.GET_OBJECT,
     ("GET", "acl"): S3Operation.GET_OBJECT_ACL,
@@ -90,6 +106,8 @@ _ON_OBJECT: Final[Mapping[tuple[str, str], S3Operation]] = {
     ("POST", "uploadId"): S3Operation.COMPLETE_MULTIPART_UPLOAD,
     ("POST", "uploads"): S3Operation.CREATE_MULTIPART_UPLOAD,
     ("PUT", ""): S3Operation.PUT_OBJECT,
+    ("PUT", "acl"): S3Operation.PUT_OBJECT_ACL,
+    ("PUT", "tagging"): S3Operation.PUT_OBJECT_TAGGING,
     ("PUT", "uploadId"): S3Operation.UPLOAD_PART,
 }
 
@@ -117,7 +135,7 @@ _SUBRESOURCES: Final = unsupported.SUBRESOURCES | {
 
 
 def is_s3_request(environ: Environ, *, domain: str) -> bool:
-    """Whether a request is for S3, by an AWS signature or the gateway's domain.
+    """Whether a request is for S3: by an AWS signature, a form for a bucket, or the domain.
 
     An unsupported signature counts too, so that the refusal is S3's.
     """
@@ -127,6 +145,11 @@ def is_s3_request(environ: Environ, *, domain: str) -> bool:
     if "X-Amz-" in query or "AWSAccessKeyId" in query:
         names = {item.partition("=")[0] for item in query.split("&")}
         if names & {"X-Amz-Algorithm", "X-Amz-Signature", "AWSAccessKeyId"}:
+            return True
+    is_form = environ.get("CONTENT_TYPE", "").startswith("multipart/form-data")
+    if is_form and environ["REQUEST_METHOD"] == "POST":
+        path = environ["PATH_INFO"].strip("/")
+        if path and "/" not in path:  # a bucket
             return True
     # The gateway's domain, or a bucket in it.
     host: str = environ.get("HTTP_HOST", "").partition(":")[0].lower()

@@ -52,10 +52,14 @@ _LISTS: Final = frozenset(
 _SIGNATURE_PARAMETERS: Final = frozenset({"AWSAccessKeyId", "Expires", "Signature"})
 _SIGNED_PARAMETERS: Final = frozenset(
     {
+        "accelerate",
         "acl",
         "delete",
         "location",
+        "logging",
+        "notification",
         "partNumber",
+        "requestPayment",
         "tagging",
         "uploadId",
         "uploads",

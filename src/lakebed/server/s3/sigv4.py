@@ -10,7 +10,7 @@ The path is that of ``PATH_INFO``, the only one in WSGI: percent-decoded bytes, 
 """
 
 import hmac
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
@@ -25,6 +25,7 @@ from lakebed.server.s3.sigv4_fields import (
     SERVICE,
     TERMINATOR,
     SignatureFields,
+    parse_form_signature,
     parse_signature,
 )
 
@@ -87,6 +88,20 @@ def verify(
     if not hmac.compare_digest(scope.sign(ALGORITHM, digest), fields.signature):
         raise S3Error(ErrorCode.SIGNATURE_DOES_NOT_MATCH)
     return Verified(identity, fields.payload, scope)
+
+
+def verify_form(
+    fields: Mapping[str, str], secret_for: SecretFor[IdentityT], *, now: datetime
+) -> Verified[IdentityT]:
+    """Verify the signature of the policy in a form, by its fields; raises as `verify`."""
+    signed = parse_form_signature(fields)
+    _check_time(signed, now)
+    identity, secret = secret_for(signed.access_key_id)
+    key = _signing_key(secret, signed.day, signed.region)
+    signature = hmac.new(key, fields["policy"].encode(), "sha256").hexdigest()
+    if not hmac.compare_digest(signature, signed.signature):
+        raise S3Error(ErrorCode.SIGNATURE_DOES_NOT_MATCH)
+    return Verified(identity, signed.payload, None)
 
 
 def _check_time(fields: SignatureFields, now: datetime) -> None:

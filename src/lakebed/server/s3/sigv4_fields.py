@@ -8,6 +8,7 @@ meaning of a request.
 """
 
 import re
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import Final, NamedTuple
 
@@ -69,6 +70,27 @@ def parse_signature(environ: Environ) -> SignatureFields:
     if not header:
         raise S3Error(ErrorCode.ACCESS_DENIED, "the request is not signed")
     return _header_fields(environ, header, query)
+
+
+def parse_form_signature(fields: Mapping[str, str]) -> SignatureFields:
+    """Parse the signature of a form's policy; names of fields are in lower case."""
+    malformed = ErrorCode.INVALID_ARGUMENT
+    if "policy" not in fields:
+        raise S3Error(ErrorCode.ACCESS_DENIED, "the form has no policy before its file")
+    if fields.get("x-amz-algorithm") != ALGORITHM:
+        raise S3Error(ErrorCode.INVALID_REQUEST, _SIGN_BY_VERSION_4)
+    access_key_id, day, region = _credential(fields.get("x-amz-credential", ""), malformed)
+    return SignatureFields(
+        access_key_id,
+        day,
+        region,
+        time=_time(fields.get("x-amz-date", ""), day, malformed),
+        expires_seconds=EXPIRES_SECONDS_MAX,
+        signed_headers=[],
+        signature=_signature(fields.get("x-amz-signature", ""), malformed),
+        payload=UNSIGNED_PAYLOAD,
+        query=[],
+    )
 
 
 def _header_fields(

@@ -28,18 +28,14 @@ _NOT_SET: Final[Mapping[str, ErrorCode]] = {
 
 _OTHERS: Final = frozenset(
     {
-        "accelerate",
         "analytics",
         "intelligent-tiering",
         "inventory",
         "legal-hold",
-        "logging",
         "metadataConfiguration",
         "metadataTable",
         "metrics",
-        "notification",
         "renameObject",
-        "requestPayment",
         "restore",
         "retention",
         "select",
@@ -65,6 +61,8 @@ _HONOURED: Final = frozenset(
         "metadata-directive",
         "mp-object-size",
         "object-attributes",
+        "tagging",
+        "tagging-directive",
         "trailer",
     }
 )
@@ -86,10 +84,9 @@ _SIGNATURE: Final = frozenset(
 
 _HARMLESS: Final = frozenset(
     {
-        # Objects are not locked, and have neither tags nor a state of restoration.
+        # Objects are not locked, and have no state of restoration.
         "bypass-governance-retention",
         "optional-object-attributes",
-        "tagging-directive",
         # Answers contain no list of parts to page through.
         "max-parts",
         "part-number-marker",

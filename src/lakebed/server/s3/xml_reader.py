@@ -14,11 +14,7 @@ from lakebed.lake.checksums import ALGORITHMS, Checksum
 from lakebed.lake.multipart.records import NamedPart
 from lakebed.lake.versions import UNCOMMITTED
 from lakebed.server.s3.environ import parse_number
-from lakebed.server.s3.errors import (
-    NO_CONDITIONAL_DELETES,
-    ErrorCode,
-    S3Error,
-)
+from lakebed.server.s3.errors import ErrorCode, S3Error
 
 XML_BYTES_MAX: Final = 4 << 20
 """More than a list of 1,000 keys or 10,000 parts takes."""
@@ -28,8 +24,8 @@ _ELEMENTS_MAX: Final = 100_000
 _KEYS_MAX: Final = 1000
 _PARTS_MAX: Final = 10_000
 _CHECKSUMS: Final = {f"Checksum{name.upper()}": name for name in ALGORITHMS}
-_CONDITIONS: Final = ("ETag", "LastModifiedTime", "Size")
-"""Elements that make a delete conditional."""
+_CONDITIONS: Final = ("LastModifiedTime", "Size")
+"""Elements that make a delete conditional, in directory buckets of S3."""
 
 
 @dataclass(slots=True)
@@ -54,6 +50,8 @@ class DeleteRequest:
     """The content of a DeleteObjects body."""
 
     keys: list[str]
+    etags: dict[str, str]
+    """The ETags that objects must have, by key."""
     quiet: bool
 
 
@@ -61,14 +59,41 @@ def read_delete(body: bytes) -> DeleteRequest:
     """Return the keys to delete.
 
     Raises:
-        S3Error: `NO_VERSION_DELETES`: versions; `NOT_IMPLEMENTED`: conditions; `MALFORMED_XML` as
-            in `parse`.
+        S3Error: `NO_VERSION_DELETES`: versions; `NOT_IMPLEMENTED`: conditions other than ETags;
+            `MALFORMED_XML` as in `parse`.
     """
     root = parse(body, "Delete")
-    keys = [_key(item) for item in root.all("Object")]
+    items = list(root.all("Object"))
+    keys = [_key(item) for item in items]
     if not 1 <= len(keys) <= _KEYS_MAX:
         _refuse(f"list 1 to {_KEYS_MAX} objects to delete, not {len(keys)}")
-    return DeleteRequest(keys, quiet=(root.get("Quiet") or "").strip().lower() == "true")
+    etags: dict[str, str] = {}
+    for key, item in zip(keys, items, strict=True):
+        etag = (item.get("ETag") or "").strip()
+        if etag and etags.setdefault(key, etag) != etag:
+            _refuse(f'the key "{key[:100]}" is listed with different ETags')
+    return DeleteRequest(keys, etags, quiet=(root.get("Quiet") or "").strip().lower() == "true")
+
+
+def read_tags(body: bytes) -> list[tuple[str, str]]:
+    """Return the keys and values of tags, in order."""
+    tags = [tag for found in parse(body, "Tagging").all("TagSet") for tag in found.all("Tag")]
+    return [(tag.get("Key") or "", tag.get("Value") or "") for tag in tags]
+
+
+def read_grantees(body: bytes) -> list[str]:
+    """Return the users and groups to which an ACL grants access, each as its id or URI."""
+    lists = parse(body, "AccessControlPolicy").all("AccessControlList")
+    grantees = [
+        grantee
+        for found in lists
+        for grant in found.all("Grant")
+        for grantee in grant.all("Grantee")
+    ]
+    return [
+        grantee.get("ID") or grantee.get("URI") or grantee.get("EmailAddress") or ""
+        for grantee in grantees
+    ]
 
 
 def read_complete(body: bytes) -> list[NamedPart]:
@@ -155,7 +180,10 @@ def _key(item: Element) -> str:
     if item.get("VersionId") not in {None, "", UNCOMMITTED}:
         raise S3Error(ErrorCode.NO_VERSION_DELETES)
     if any(item.get(name) is not None for name in _CONDITIONS):
-        raise S3Error(ErrorCode.NOT_IMPLEMENTED, NO_CONDITIONAL_DELETES)
+        raise S3Error(
+            ErrorCode.NOT_IMPLEMENTED,
+            "deletes on a condition of time or size are not supported; use the ETag",
+        )
     return key
 
 

@@ -84,9 +84,9 @@ def add_pages(
     app.add_route("/_health", _HealthyInWords())
     app.add_route("/metrics", _Metrics(services.settings.metrics))
     app.add_route("/logout", _Logout(services))
-    # Unknown paths below /api get an error of the API. All other paths are pages of the web UI for
-    # browsers, and keys of objects for programs.
-    app.add_sink(partial(_show_home, home), "/(?!api(?:/|$))")
+    # Unknown paths below the base path get an error of the API. All other paths are pages of the
+    # web UI for browsers, and keys of objects for programs.
+    app.add_sink(partial(_show_home, home), f"(?!{base_path}(?:/|$))/")
 
 
 class _Document:
@@ -141,7 +141,11 @@ class _File:
 def _show_home(home: _Document, request: falcon.Request, response: falcon.Response) -> None:
     if request.path.startswith(f"{PREFIX}/"):
         raise falcon.HTTPNotFound
-    if "text/html" not in (request.get_header("Accept") or ""):
+    # lakectl recognizes a wrong endpoint, as /api/v11, by the page.
+    is_page = request.path.startswith("/api/") or "text/html" in (
+        request.get_header("Accept") or ""
+    )
+    if not is_page:
         _deny(request, response)
     elif request.method not in {"GET", "HEAD"}:
         raise falcon.HTTPNotFound

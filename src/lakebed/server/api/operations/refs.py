@@ -152,7 +152,7 @@ def diff_branch(
     """List the uncommitted changes of a branch."""
     diff = request.services.catalog.diff
     return differences_page(
-        diff.list_uncommitted(repository, branch, listing(query)), with_stats=False
+        diff.list_uncommitted(repository, branch, listing(query)), uncommitted=True
     )
 
 

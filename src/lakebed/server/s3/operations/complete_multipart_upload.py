@@ -1,7 +1,5 @@
 """CompleteMultipartUpload; a repeated request gets the same answer."""
 
-from urllib.parse import quote
-
 from lakebed.auth import Action
 from lakebed.lake.entry_metadata import checksum_of
 from lakebed.server.http.conditions import etag
@@ -32,7 +30,7 @@ def handle(request: S3Request) -> S3Reply:
     return xml(
         document(
             "CompleteMultipartUploadResult",
-            element("Location", f"/{request.route.bucket}/{quote(request.route.key)}"),
+            element("Location", request.url),
             element("Bucket", request.route.bucket),
             element("Key", request.route.key),
             element("ETag", etag(completed.checksum)),

@@ -11,6 +11,7 @@ from lakebed.server.s3.copy_source import copy_source, source_condition
 from lakebed.server.s3.errors import ErrorCode, S3Error
 from lakebed.server.s3.metadata import metadata_of
 from lakebed.server.s3.request import S3Reply, S3Request, xml
+from lakebed.server.s3.tagging import requested_tags
 from lakebed.server.s3.xml_writer import document, element, timestamp
 
 
@@ -20,7 +21,8 @@ def handle(request: S3Request) -> S3Reply:
     source = copy_source(request)
     request.authorize_object(Action.WRITE_OBJECT, path)
     request.authorize(Action.READ_OBJECT, object_arn(source.repository, source.path.decode()))
-    replaces = _replaces_metadata(request)
+    replaces = _replaces(request, "x-amz-metadata-directive")
+    replaces_tags = _replaces(request, "x-amz-tagging-directive")
     with reading_version(source.ref, source.version_id) as ref:
         copied = request.services.catalog.copies.copy(
             request.repository,
@@ -32,6 +34,7 @@ def handle(request: S3Request) -> S3Reply:
             source_condition=source_condition(request),
             content_type=request.header("Content-Type") if replaces else None,
             metadata=metadata_of(request) if replaces else None,
+            tags=requested_tags(request) if replaces_tags else None,
             condition=request.write_condition,
             invocation=request.invocation,
             encrypted=request.asks_for_encryption,
@@ -47,11 +50,11 @@ def handle(request: S3Request) -> S3Reply:
     )
 
 
-def _replaces_metadata(request: S3Request) -> bool:
-    directive = (request.header("x-amz-metadata-directive") or "COPY").upper()
+def _replaces(request: S3Request, header: str) -> bool:
+    directive = (request.header(header) or "COPY").upper()
     if directive not in {"COPY", "REPLACE"}:
         raise S3Error(
             ErrorCode.INVALID_ARGUMENT,
-            f'x-amz-metadata-directive must be COPY or REPLACE, not "{directive[:100]}"',
+            f'{header} must be COPY or REPLACE, not "{directive[:100]}"',
         )
     return directive == "REPLACE"

@@ -2,11 +2,13 @@
 
 from lakebed.auth import Action
 from lakebed.engine.model import BranchID
+from lakebed.lake.entry_metadata import for_tags
 from lakebed.lake.model import DEFAULT_CONTENT_TYPE
 from lakebed.server.s3.checksum_fields import requested_scheme, upload_headers
 from lakebed.server.s3.encryption import encryption_headers
 from lakebed.server.s3.metadata import metadata_of
 from lakebed.server.s3.request import S3Reply, S3Request, xml
+from lakebed.server.s3.tagging import requested_tags
 from lakebed.server.s3.xml_writer import document, element
 
 
@@ -20,7 +22,7 @@ def handle(request: S3Request) -> S3Reply:
         BranchID(branch),
         path,
         content_type=request.header("Content-Type") or DEFAULT_CONTENT_TYPE,
-        metadata=metadata_of(request),
+        metadata={**metadata_of(request), **for_tags(requested_tags(request))},
         scheme=scheme,
     )
     body = document(

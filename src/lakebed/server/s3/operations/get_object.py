@@ -7,7 +7,7 @@ from typing import Final
 
 from lakebed.auth import Action
 from lakebed.block.ranges import Between, ByteRange
-from lakebed.lake.entry_metadata import PartRange, checksum_of, headers_of, parts_of
+from lakebed.lake.entry_metadata import PartRange, checksum_of, headers_of, parts_of, tags_of
 from lakebed.lake.errors import InvalidRef, RangeNotSatisfiable, RefNotFound
 from lakebed.lake.model import DEFAULT_CONTENT_TYPE, ObjectStats
 from lakebed.lake.versions import reading_version
@@ -100,16 +100,21 @@ def handle_head(request: S3Request) -> S3Reply:
 
 
 def find(request: S3Request) -> ObjectStats:
+    """Return the requested object to a reader; raises as `find_for`."""
+    return find_for(request, Action.READ_OBJECT)
+
+
+def find_for(request: S3Request, action: Action) -> ObjectStats:
     """Return the requested object.
 
     Raises:
-        Denied: The user lacks the permission to read it.
+        Denied: The user lacks the permission for the action.
         S3Error: `NO_SUCH_KEY`: the key has no path, or its ref does not exist.
         RepositoryNotFound, EntryNotFound: The repository or object does not exist.
         InvalidVersion, VersionNotFound: The version does not exist.
     """
     ref, path = request.ref_path
-    request.authorize_object(Action.READ_OBJECT, path)
+    request.authorize_object(action, path)
     if not path:
         request.services.catalog.repositories.get(request.repository)
         raise S3Error(
@@ -195,6 +200,8 @@ def _headers(request: S3Request, stats: ObjectStats) -> dict[str, str]:
         **request.encryption_headers(stats),
         **version_headers(VERSION_ID, request.version_id),
     }
+    if tags := tags_of(stats.reserved):
+        headers["x-amz-tagging-count"] = str(len(tags))
     for parameter, name in _OVERRIDES.items():
         value = request.route.query.get(parameter)
         if value is not None:

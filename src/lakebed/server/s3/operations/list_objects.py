@@ -4,7 +4,6 @@ A prefix without a slash matches branch names: the answer lists branches, as com
 prefix with a slash, the first part is a ref: the answer lists its objects.
 """
 
-from base64 import b64decode, urlsafe_b64encode
 from dataclasses import dataclass
 from itertools import islice
 from typing import Final
@@ -12,8 +11,13 @@ from typing import Final
 from lakebed.auth import Action
 from lakebed.engine.committed.listing import EntryQuery
 from lakebed.lake.object_pages import ObjectPage
-from lakebed.server.s3.errors import ErrorCode, S3Error
-from lakebed.server.s3.listings import ListingQuery, contents, read_listing_query
+from lakebed.server.s3.listings import (
+    ListingQuery,
+    contents,
+    key_of,
+    read_listing_query,
+    token_of,
+)
 from lakebed.server.s3.request import S3Reply, S3Request, ref_path_of, xml
 from lakebed.server.s3.xml_writer import (
     Markup,
@@ -61,14 +65,14 @@ def handle_v2(request: S3Request) -> S3Reply:
     asked = read_listing_query(request, "max-keys", KEYS_MAX)
     query = request.route.query
     token, start_after = query.get("continuation-token"), query.get("start-after", "")
-    listing = _list(request, asked, start_after if token is None else _key_of(token))
+    listing = _list(request, asked, start_after if token is None else key_of(token))
     content = [*_echo(request, asked, listing), element("KeyCount", len(listing))]
     if token is not None:
         content.append(element("ContinuationToken", token))
     if start_after:
         content.append(element("StartAfter", asked.text(start_after)))
     if listing.has_more:
-        content.append(element("NextContinuationToken", _token_of(listing.last)))
+        content.append(element("NextContinuationToken", token_of(listing.last)))
     owner_id = request.identity.user_id if query.get("fetch-owner") == "true" else None
     content += _items(asked, listing, owner_id=owner_id)
     return xml(document("ListBucketResult", *content))
@@ -132,20 +136,3 @@ def _items(asked: ListingQuery, listing: Listing, *, owner_id: str | None) -> li
         return prefixes
     owned = owner(owner_id) if owner_id else Markup()
     return [contents(asked, listing.folder, listing.objects, owned), *prefixes]
-
-
-def _token_of(key: str) -> str:
-    return urlsafe_b64encode(key.encode()).decode()
-
-
-def _key_of(token: str) -> str:
-    try:
-        key = b64decode(token.encode(), altchars=b"-_", validate=True).decode()
-    except ValueError:
-        key = ""
-    if not key:
-        raise S3Error(
-            ErrorCode.INVALID_ARGUMENT,
-            "invalid continuation-token; send the NextContinuationToken of the previous answer",
-        )
-    return key

@@ -5,11 +5,13 @@ from typing import Final
 
 from lakebed.auth import Action
 from lakebed.engine.model import BranchID
+from lakebed.lake.entry_metadata import for_tags
 from lakebed.lake.model import DEFAULT_CONTENT_TYPE
 from lakebed.server.http.conditions import etag
 from lakebed.server.s3.checksum_fields import object_headers
 from lakebed.server.s3.metadata import metadata_of
 from lakebed.server.s3.request import S3Reply, S3Request
+from lakebed.server.s3.tagging import requested_tags
 
 _MD5_OF_NOTHING: Final = md5(usedforsecurity=False).hexdigest()
 
@@ -27,7 +29,7 @@ def handle(request: S3Request) -> S3Reply:
         path,
         body,
         content_type=request.header("Content-Type") or DEFAULT_CONTENT_TYPE,
-        metadata=metadata_of(request),
+        metadata={**metadata_of(request), **for_tags(requested_tags(request))},
         condition=request.write_condition,
         invocation=request.invocation,
         proof=body,
