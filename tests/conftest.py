@@ -11,6 +11,7 @@ settings.register_profile("deep", max_examples=1000, deadline=None)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 
 pytest_plugins = [
+    "tests.clients.migrate.commands",
     "tests.kit.databases",
     "tests.kit.lakebed",
     "tests.kit.object_stores",

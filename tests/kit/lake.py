@@ -119,15 +119,28 @@ def make_lake(
     links: LinkSettings | None = None,
 ) -> Lake:
     """Make a repository with the branches main and dev."""
+    opened = open_lake_on(store, block, settings, name=name, links=links)
+    place = Namespace.parse(namespace or f"{block.scheme}://lake/{name}")
+    opened.engine.repositories.create(name, place, committer="ann")
+    opened.engine.refs.create_branch(name, DEV, MAIN)
+    return opened
+
+
+def open_lake_on(
+    store: Store,
+    block: BlockStore,
+    settings: CatalogSettings | None = None,
+    *,
+    name: RepositoryID = REPOSITORY,
+    links: LinkSettings | None = None,
+) -> Lake:
+    """Open a repository of a store."""
     clock = TurnableClock()
     settings = settings or CatalogSettings()
     engine = new_engine(store, block, runtime=clock)
     catalog = Catalog(engine, store, block, clock, settings, links=links)
     reclaim = Reclaim(catalog, engine, store, block, clock, settings)
     compare_no_clocks(reclaim)
-    place = Namespace.parse(namespace or f"{block.scheme}://lake/{name}")
-    engine.repositories.create(name, place, committer="ann")
-    engine.refs.create_branch(name, DEV, MAIN)
     return Lake(store, block, clock, settings, engine, catalog, reclaim, name)
 
 

@@ -1,7 +1,7 @@
 """The few routes of lakeFS that moving in asks for, over a real connection."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
@@ -79,6 +79,9 @@ def changing(lake: FakeLakeFS, rest: str) -> Any:
     """What is asked of protection rules and uncommitted changes, if it is that."""
     if rest == "/settings/branch_protection":
         return [{"pattern": each} for each in lake.protected]
+    if rest.startswith("/branches?"):
+        heads = lake.heads.items()
+        return page([{"id": name, "commit_id": head} for name, head in heads])
     if "/diff?" in rest:
         return page(diff(lake, rest.split("/")[2]))
     return stat(lake, rest) if "/objects/stat?" in rest else None
@@ -100,27 +103,40 @@ def served(lake: FakeLakeFS, *, gc_rules: bool = False) -> Iterator[str]:
     if gc_rules:
         settings["/settings/gc_rules"] = {"default_retention_days": 7, "new": 1}
 
+    def answer(method: str, path: str) -> tuple[int, Any]:
+        rest = path.removeprefix("/api/v1/repositories/lake")
+        if method == "POST":
+            return 202, {"id": "task"}
+        if rest.startswith("/metadata/object/"):
+            name = rest.rpartition("/")[2]
+            lake.read.append(name)
+            return 200, lake.files[name]
+        if rest.startswith("/dump"):
+            made = {"id": "task", "done": True, "update_time": "2026-01-01T00:00:00.123456789Z"}
+            return 200, {**made, "refs": dump(lake)}
+        found = settings.get(rest, changing(lake, rest))
+        return (404, {"message": "not found"}) if found is None else (200, found)
+
+    with answering(answer) as endpoint:
+        yield endpoint
+
+
+@contextmanager
+def answering(answer: Callable[[str, str], tuple[int, Any]]) -> Iterator[str]:
+    """Serve the statuses and bodies of answers by method and path; yield the endpoint."""
+
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
-            self._answer(202, {"id": "task"})
+            self._answer()
 
         def do_GET(self) -> None:
-            rest = self.path.removeprefix("/api/v1/repositories/lake")
-            if not self.headers.get("Authorization", "").startswith("Basic "):
-                self._answer(401, {"message": "no key"})
-            elif rest.startswith("/metadata/object/"):
-                name = rest.rpartition("/")[2]
-                lake.read.append(name)
-                self._answer(200, lake.files[name])
-            elif rest.startswith("/dump"):
-                made = {"id": "task", "done": True, "update_time": "2026-01-01T00:00:00.123456789Z"}
-                self._answer(200, {**made, "refs": dump(lake)})
-            elif (found := settings.get(rest, changing(lake, rest))) is not None:
-                self._answer(200, found)
-            else:
-                self._answer(404, {"message": "not found"})
+            self._answer()
 
-        def _answer(self, status: int, body: Any) -> None:
+        def _answer(self) -> None:
+            status = 401
+            body: Any = {"message": "no key"}
+            if self.headers.get("Authorization", "").startswith("Basic "):
+                status, body = answer(self.command, self.path)
             data = body if isinstance(body, bytes) else json.dumps(body).encode()
             self.send_response(status)
             self.send_header("Content-Length", str(len(data)))

@@ -48,6 +48,7 @@ def settings_of(namespace: str, folder: Path) -> BlockSettings:
         ),
         ("local://old/lake", "local:///var/lakefs/in/a b", "local://in/a b"),
         ("local://old/lake", "local:///mnt/data/in/a", "local://in/a"),
+        ("local://old/lake", "local:///mnt/data/mnt/data/in/a", "local://in/a"),
         ("local:///mnt/data/old", "local://in/a", "local://in/a"),
     ],
 )

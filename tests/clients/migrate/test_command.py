@@ -1,25 +1,14 @@
 """`lakebed migrate`, as people call it: from a server, and from PostgreSQL."""
 
 import json
-from dataclasses import dataclass
 from datetime import UTC, datetime
-from pathlib import Path
 
 import psycopg
 import pytest
 
-from lakebed.base.runtime import ThreadRuntime
-from lakebed.block import LocalSettings, open_block
-from lakebed.clients import cli
-from lakebed.clients.cli import running
-from lakebed.engine.committed import EntryQuery
-from lakebed.engine.errors import EntryNotFound
-from lakebed.engine.model import BranchID, RepositoryID
-from lakebed.kv import open_store
+from tests.clients.migrate.commands import LAST, Commands
 from tests.clients.migrate.lakes import FakeLakeFS, entry_of
 from tests.clients.migrate.served import served
-from tests.kit import staging
-from tests.kit.engines import new_engine
 from tests.kit.permissions import open_to_others, usual_umask
 
 SCHEMA = """
@@ -34,9 +23,6 @@ CREATE TABLE graveler_staging_kv (staging_token text, key bytea, identity bytea,
 """
 
 
-LAST = ("--last", "--uncommitted")
-
-
 @pytest.fixture
 def lake() -> FakeLakeFS:
     made = FakeLakeFS(namespace="local://old/lake")
@@ -49,77 +35,6 @@ def lake() -> FakeLakeFS:
     made.staged = {"side": {b"b": None, b"n/ew": 7}, "main": {b"b": 9}}
     made.protected = ["main", "side"]
     return made
-
-
-@dataclass(frozen=True)
-class Result:
-    """How a command ended."""
-
-    exit_code: int
-    stdout: str
-    stderr: str
-
-
-class Commands:
-    """Runs commands against one installation."""
-
-    def __init__(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-        self._capsys = capsys
-        self.config = folder / "lakebed.yaml"
-        self.blocks = folder / "blocks"
-        self.config.write_text(
-            f"database: {{url: 'sqlite:///{folder}/lakebed.db'}}\n"
-            f"blockstore: {{type: local, local: {{root: '{self.blocks}'}}}}\n"
-        )
-
-    def run(self, *arguments: str) -> Result:
-        code = running.run(cli.app, [*arguments, "--config", str(self.config)])
-        printed = self._capsys.readouterr()
-        return Result(code, printed.out, printed.err)
-
-    def move(self, endpoint: str, *more: str) -> Result:
-        to = "local://new/lake"
-        return self.run("migrate", "lakefs", "lakefs://lake", "--from", endpoint, "--to", to, *more)
-
-    def store_objects(self, lake: FakeLakeFS) -> None:
-        """Write what the entries of a lake name, as lakeFS does on local storage."""
-        listed = [*lake.lists.values(), *lake.staged.values()]
-        for key, number in {pair for contents in listed for pair in contents.items()}:
-            if number is not None:
-                address = lake.entry(key, number).address.removeprefix("local://")
-                file = self.blocks / address.removeprefix(f"{self.blocks}/")
-                file.parent.mkdir(parents=True, exist_ok=True)
-                file.write_bytes(b"x" * number)
-
-    def staged(self, branch: str = "side") -> dict[bytes, str | None]:
-        """What is uncommitted on a branch."""
-        runtime = ThreadRuntime()
-        url = f"sqlite:///{self.config.parent}/lakebed.db"
-        with open_store(url, runtime=runtime) as store:
-            engine = new_engine(store, open_block(LocalSettings(self.blocks)), runtime=runtime)
-            lake, side = RepositoryID("lake"), BranchID(branch)
-            page = engine.reader.list_changes(lake, side, EntryQuery())
-            found: dict[bytes, str | None] = {}
-            for key in page.rows["key"].to_pylist():
-                try:
-                    found[key] = staging.get(engine, lake, side, key).address
-                except EntryNotFound:
-                    found[key] = None
-            return found
-
-    def damages(self, commits: int = 4) -> int:
-        report = json.loads(self.run("fsck", "lakefs://lake", "--json").stdout)
-        assert report["commits"] >= commits
-        return len(report["damages"])
-
-
-@pytest.fixture
-def commands(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> Commands:
-    monkeypatch.setenv("LAKECTL_CREDENTIALS_ACCESS_KEY_ID", "key")
-    monkeypatch.setenv("LAKECTL_CREDENTIALS_SECRET_ACCESS_KEY", "secret")
-    return Commands(tmp_path, capsys)
 
 
 def test_a_repository_moves_in_by_rounds(lake: FakeLakeFS, commands: Commands) -> None:
@@ -244,7 +159,7 @@ def fill(connection: psycopg.Connection, lake: FakeLakeFS) -> None:
             )
     for commit in lake.history.values():
         created = datetime.fromtimestamp(commit.created_us / 1_000_000, UTC)
-        parents = list(commit.parents[::-1] if commit.swapped else commit.parents)
+        parents = list(commit.parents[::-1] if commit.swapped else commit.parents) or None
         version = 0 if commit.swapped else 1
         connection.execute(
             "INSERT INTO graveler_commits VALUES ('lake', %s, %s, %s, %s, %s, %s, %s, %s, NULL)",
@@ -296,6 +211,19 @@ def test_objects_that_cannot_be_read_are_named(lake: FakeLakeFS, commands: Comma
     assert f"commit {first}: cannot read 'a/3': no object exists at {lost}" in done.stdout
     assert f"cannot read 'a/4': {grown} has 5 bytes instead of 4" in done.stdout
     assert "from the storage: 2 unreadable" in done.stdout
+
+
+def test_uncommitted_objects_that_cannot_be_read_are_named(
+    lake: FakeLakeFS, commands: Commands
+) -> None:
+    commands.store_objects(lake)
+    lost = lake.entry(b"n/ew", 7).address
+    (commands.blocks / lost.removeprefix("local://")).unlink()
+    with served(lake) as endpoint:
+        done = commands.move(endpoint, *LAST)
+    assert done.exit_code == 1
+    assert f"branch side: cannot read 'n/ew': no object exists at {lost}" in done.stdout
+    assert "branch main" not in done.stdout
 
 
 def test_a_lake_that_moved_in_is_adopted_once_lakefs_is_off(

@@ -1,9 +1,6 @@
 """Users, groups and policies of lakeFS are made here, once, with new keys."""
 
-import json
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from threading import Thread
 from typing import Any
 
 import pytest
@@ -13,6 +10,7 @@ from lakebed.clients.http.paging import list_items
 from lakebed.clients.http.settings import ClientSettings
 from lakebed.clients.migrate.users import migrate_users
 from lakebed.testing.servers.lakebed import LakebedServer
+from tests.clients.migrate.served import answering
 
 STATEMENT = [{"effect": "allow", "action": ["fs:ReadObject"], "resource": "*"}]
 LISTS: dict[str, list[dict[str, Any]]] = {
@@ -33,26 +31,14 @@ LISTS: dict[str, list[dict[str, Any]]] = {
 def lakefs() -> Iterator[Client]:
     """The lists of a lakeFS with users."""
 
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            name = self.path.partition("?")[0].removeprefix("/api/v1/auth/")
-            pagination = {"has_more": False, "next_offset": ""}
-            data = json.dumps({"results": LISTS[name], "pagination": pagination}).encode()
-            self.send_response(200)
-            self.send_header("Content-Length", str(len(data)))
-            self.end_headers()
-            self.wfile.write(data)
+    def answer(_method: str, path: str) -> tuple[int, Any]:
+        name = path.partition("?")[0].removeprefix("/api/v1/auth/")
+        return 200, {"results": LISTS[name], "pagination": {"has_more": False, "next_offset": ""}}
 
-        def log_message(self, *_: object) -> None:
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    Thread(target=server.serve_forever, daemon=True).start()
-    client = Client(ClientSettings(f"http://127.0.0.1:{server.server_address[1]}", "k", "s"))
-    yield client
-    client.close()
-    server.shutdown()
-    server.server_close()
+    with answering(answer) as endpoint:
+        client = Client(ClientSettings(endpoint, "k", "s"))
+        yield client
+        client.close()
 
 
 @pytest.mark.slow

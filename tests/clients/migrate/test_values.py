@@ -110,7 +110,7 @@ def test_the_ranges_of_a_metarange() -> None:
 
 
 def test_the_branches_of_a_dump() -> None:
-    branch = pb.BranchData(id="main", commit_id="c1", sealed_tokens=["s"], hidden=True)
+    branch = pb.BranchData(id="main", commit_id="c1", sealed_tokens=["s"])
     rows = [(b"main", value(b"", branch.SerializeToString()))]
     assert list(read_messages(table(rows), "b", pb.BranchData)) == [branch]
 

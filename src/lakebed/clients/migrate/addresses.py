@@ -82,5 +82,6 @@ class AddressTranslator:
                     f"not below a root of local storage ({roots}): set blockstore.local.root to a"
                     " folder above it, or pass lakeFS's root as --lakefs-root"
                 )
-            rest = rest.removeprefix(root)
+            # lakeFS's API puts its root before the paths that already contain it, too.
+            rest = rest.removeprefix(root).removeprefix(root.lstrip("/"))
         return _AZURE_SECOND_HOST.sub(r"\1.blob.\2", f"{scheme}{separator}{rest}", count=1)

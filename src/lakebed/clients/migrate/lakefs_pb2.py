@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n$lakebed/clients/migrate/lakefs.proto\x12\x17lakebed.clients.migrate\x1a\x1fgoogle/protobuf/timestamp.proto\"\xab\x02\n\x05\x45ntry\x12\x0f\n\x07\x61\x64\x64ress\x18\x01 \x01(\t\x12\x31\n\rlast_modified\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x0c\n\x04size\x18\x03 \x01(\x03\x12\r\n\x05\x65_tag\x18\x04 \x01(\t\x12>\n\x08metadata\x18\x05 \x03(\x0b\x32,.lakebed.clients.migrate.Entry.MetadataEntry\x12:\n\x0c\x61\x64\x64ress_type\x18\x06 \x01(\x0e\x32$.lakebed.clients.migrate.AddressType\x12\x14\n\x0c\x63ontent_type\x18\x07 \x01(\t\x1a/\n\rMetadataEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"T\n\tRangeData\x12\x0f\n\x07min_key\x18\x01 \x01(\x0c\x12\x0f\n\x07max_key\x18\x02 \x01(\x0c\x12\x16\n\x0e\x65stimated_size\x18\x03 \x01(\x04\x12\r\n\x05\x63ount\x18\x04 \x01(\x03\"i\n\nBranchData\x12\n\n\x02id\x18\x01 \x01(\t\x12\x11\n\tcommit_id\x18\x02 \x01(\t\x12\x15\n\rstaging_token\x18\x03 \x01(\t\x12\x15\n\rsealed_tokens\x18\x04 \x03(\t\x12\x0e\n\x06hidden\x18\x06 \x01(\x08\"(\n\x07TagData\x12\n\n\x02id\x18\x01 \x01(\t\x12\x11\n\tcommit_id\x18\x02 \x01(\t\"\xb2\x02\n\nCommitData\x12\n\n\x02id\x18\x01 \x01(\t\x12\x11\n\tcommitter\x18\x02 \x01(\t\x12\x0f\n\x07message\x18\x03 \x01(\t\x12\x31\n\rcreation_date\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x15\n\rmeta_range_id\x18\x05 \x01(\t\x12\x43\n\x08metadata\x18\x06 \x03(\x0b\x32\x31.lakebed.clients.migrate.CommitData.MetadataEntry\x12\x0f\n\x07parents\x18\x07 \x03(\t\x12\x0f\n\x07version\x18\x08 \x01(\x05\x12\x12\n\ngeneration\x18\t \x01(\x05\x1a/\n\rMetadataEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01*4\n\x0b\x41\x64\x64ressType\x12\r\n\tBY_PREFIX\x10\x00\x12\x0c\n\x08RELATIVE\x10\x01\x12\x08\n\x04\x46ULL\x10\x02\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n$lakebed/clients/migrate/lakefs.proto\x12\x17lakebed.clients.migrate\x1a\x1fgoogle/protobuf/timestamp.proto\"\xab\x02\n\x05\x45ntry\x12\x0f\n\x07\x61\x64\x64ress\x18\x01 \x01(\t\x12\x31\n\rlast_modified\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x0c\n\x04size\x18\x03 \x01(\x03\x12\r\n\x05\x65_tag\x18\x04 \x01(\t\x12>\n\x08metadata\x18\x05 \x03(\x0b\x32,.lakebed.clients.migrate.Entry.MetadataEntry\x12:\n\x0c\x61\x64\x64ress_type\x18\x06 \x01(\x0e\x32$.lakebed.clients.migrate.AddressType\x12\x14\n\x0c\x63ontent_type\x18\x07 \x01(\t\x1a/\n\rMetadataEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"T\n\tRangeData\x12\x0f\n\x07min_key\x18\x01 \x01(\x0c\x12\x0f\n\x07max_key\x18\x02 \x01(\x0c\x12\x16\n\x0e\x65stimated_size\x18\x03 \x01(\x04\x12\r\n\x05\x63ount\x18\x04 \x01(\x03\"Y\n\nBranchData\x12\n\n\x02id\x18\x01 \x01(\t\x12\x11\n\tcommit_id\x18\x02 \x01(\t\x12\x15\n\rstaging_token\x18\x03 \x01(\t\x12\x15\n\rsealed_tokens\x18\x04 \x03(\t\"(\n\x07TagData\x12\n\n\x02id\x18\x01 \x01(\t\x12\x11\n\tcommit_id\x18\x02 \x01(\t\"\xb2\x02\n\nCommitData\x12\n\n\x02id\x18\x01 \x01(\t\x12\x11\n\tcommitter\x18\x02 \x01(\t\x12\x0f\n\x07message\x18\x03 \x01(\t\x12\x31\n\rcreation_date\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x15\n\rmeta_range_id\x18\x05 \x01(\t\x12\x43\n\x08metadata\x18\x06 \x03(\x0b\x32\x31.lakebed.clients.migrate.CommitData.MetadataEntry\x12\x0f\n\x07parents\x18\x07 \x03(\t\x12\x0f\n\x07version\x18\x08 \x01(\x05\x12\x12\n\ngeneration\x18\t \x01(\x05\x1a/\n\rMetadataEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01*4\n\x0b\x41\x64\x64ressType\x12\r\n\tBY_PREFIX\x10\x00\x12\x0c\n\x08RELATIVE\x10\x01\x12\x08\n\x04\x46ULL\x10\x02\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -36,8 +36,8 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_ENTRY_METADATAENTRY']._serialized_options = b'8\001'
   _globals['_COMMITDATA_METADATAENTRY']._loaded_options = None
   _globals['_COMMITDATA_METADATAENTRY']._serialized_options = b'8\001'
-  _globals['_ADDRESSTYPE']._serialized_start=944
-  _globals['_ADDRESSTYPE']._serialized_end=996
+  _globals['_ADDRESSTYPE']._serialized_start=928
+  _globals['_ADDRESSTYPE']._serialized_end=980
   _globals['_ENTRY']._serialized_start=99
   _globals['_ENTRY']._serialized_end=398
   _globals['_ENTRY_METADATAENTRY']._serialized_start=351
@@ -45,11 +45,11 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_RANGEDATA']._serialized_start=400
   _globals['_RANGEDATA']._serialized_end=484
   _globals['_BRANCHDATA']._serialized_start=486
-  _globals['_BRANCHDATA']._serialized_end=591
-  _globals['_TAGDATA']._serialized_start=593
-  _globals['_TAGDATA']._serialized_end=633
-  _globals['_COMMITDATA']._serialized_start=636
-  _globals['_COMMITDATA']._serialized_end=942
+  _globals['_BRANCHDATA']._serialized_end=575
+  _globals['_TAGDATA']._serialized_start=577
+  _globals['_TAGDATA']._serialized_end=617
+  _globals['_COMMITDATA']._serialized_start=620
+  _globals['_COMMITDATA']._serialized_end=926
   _globals['_COMMITDATA_METADATAENTRY']._serialized_start=351
   _globals['_COMMITDATA_METADATAENTRY']._serialized_end=398
 # @@protoc_insertion_point(module_scope)

@@ -54,18 +54,16 @@ class RangeData(_message.Message):
     def __init__(self, min_key: _Optional[bytes] = ..., max_key: _Optional[bytes] = ..., estimated_size: _Optional[int] = ..., count: _Optional[int] = ...) -> None: ...
 
 class BranchData(_message.Message):
-    __slots__ = ("id", "commit_id", "staging_token", "sealed_tokens", "hidden")
+    __slots__ = ("id", "commit_id", "staging_token", "sealed_tokens")
     ID_FIELD_NUMBER: _ClassVar[int]
     COMMIT_ID_FIELD_NUMBER: _ClassVar[int]
     STAGING_TOKEN_FIELD_NUMBER: _ClassVar[int]
     SEALED_TOKENS_FIELD_NUMBER: _ClassVar[int]
-    HIDDEN_FIELD_NUMBER: _ClassVar[int]
     id: str
     commit_id: str
     staging_token: str
     sealed_tokens: _containers.RepeatedScalarFieldContainer[str]
-    hidden: bool
-    def __init__(self, id: _Optional[str] = ..., commit_id: _Optional[str] = ..., staging_token: _Optional[str] = ..., sealed_tokens: _Optional[_Iterable[str]] = ..., hidden: bool = ...) -> None: ...
+    def __init__(self, id: _Optional[str] = ..., commit_id: _Optional[str] = ..., staging_token: _Optional[str] = ..., sealed_tokens: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class TagData(_message.Message):
     __slots__ = ("id", "commit_id")

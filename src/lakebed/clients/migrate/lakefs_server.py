@@ -92,9 +92,11 @@ class LakeFSServer:
             yield commit_of(message)
 
     def branches(self) -> Iterator[SourceBranch]:
-        """Iterate over all branches."""
+        """Iterate over all branches. A dump does not mark hidden ones: listings omit them."""
+        listed = list_items(self._client.branches.list, self._repository)
+        visible = {branch.id for branch in listed}
         for message in self._messages(self._dump.branches_meta_range_id, pb.BranchData):
-            yield SourceBranch(message.id, message.commit_id, message.hidden)
+            yield SourceBranch(message.id, message.commit_id, message.id not in visible)
 
     def tags(self) -> Iterator[SourceTag]:
         """Iterate over all tags."""

@@ -114,7 +114,7 @@ class SqlRefs:
 
 
 def _commit(row: _Row) -> SourceCommit:
-    parents = tuple(str(parent) for parent in row["parents"])
+    parents = tuple(str(parent) for parent in row["parents"] or ())  # NULL for a first commit
     swapped = row.get("version", _FIRST_VERSION) == _FIRST_VERSION and len(parents) > 1
     metarange_id = row["meta_range_id"] if "meta_range_id" in row else row["tree_id"]
     return SourceCommit(

@@ -9,14 +9,16 @@ from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from lakebed.base.errors import quoted
 from lakebed.base.runtime import Runtime
 from lakebed.block import Address, Between, BlockError, BlockStore, StorageUnavailable
 from lakebed.clients.migrate.lakefs_source import LakeFSSource, SourceCommit
 from lakebed.clients.migrate.values import read_entries, read_ranges
+from lakebed.engine.committed import ChangeType, EntryQuery
 from lakebed.engine.engine import Engine
-from lakebed.engine.model import CommitID, Repository
+from lakebed.engine.model import BranchID, CommitID, Repository
 
 SAMPLE: Final = 100
 """Objects of a commit to read, unless all are read."""
@@ -74,7 +76,22 @@ class ReadCheck:
         """
         here = self._engine.commits.get(self._repository, CommitID(commit.id))
         tables = self._engine.committed(self._repository).examine(here.metarange_id)
-        objects = _objects(tables)
+        yield from self._read(_objects(tables), sample)
+
+    def run_staged(self, branch: BranchID, *, sample: int | None) -> Iterator[str]:
+        """Like `run`, for the uncommitted changes of a branch."""
+        yield from self._read(self._staged(branch), sample)
+
+    def _staged(self, branch: BranchID) -> Iterator[_Object]:
+        query = EntryQuery()
+        while True:
+            page = self._engine.reader.list_changes(self._repository.id, branch, query)
+            yield from _objects([page.rows.filter(pc.field("change") != ChangeType.REMOVED)])
+            if not page.has_more:
+                return
+            query = EntryQuery(after=page.last)
+
+    def _read(self, objects: Iterator[_Object], sample: int | None) -> Iterator[str]:
         if sample is not None:
             keyed = ((self._runtime.random(), each) for each in objects)
             objects = iter(each for _, each in heapq.nsmallest(sample, keyed))

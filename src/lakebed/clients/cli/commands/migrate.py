@@ -374,6 +374,10 @@ class _Target:
             for problem in reads.run(commit, sample=sample):
                 unread += 1
                 typer.echo(printable(f"commit {commit.id}: cannot read {problem}"))
+        for branch in self.engine.branches.list(repository):
+            for problem in reads.run_staged(branch.id, sample=sample):
+                unread += 1
+                typer.echo(printable(f"branch {branch.id}: cannot read {problem}"))
         typer.echo(f"Compared {len(commits):,} commits with lakeFS: {wrong:,} differ")
         which = "all" if sample is None else f"a random sample of up to {sample} each"
         typer.echo(
