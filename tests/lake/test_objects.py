@@ -8,13 +8,7 @@ from lakebed.base.actor import Actor, acting_as
 from lakebed.block import Between, FromOffset, NotSupported, RangeNotSatisfiable, Suffix
 from lakebed.engine.commits.requests import CommitRequest
 from lakebed.engine.committed import CommonPrefix, EntryQuery
-from lakebed.engine.errors import (
-    BranchNotFound,
-    EntryNotFound,
-    Protected,
-    ReadOnly,
-    RefNotFound,
-)
+from lakebed.engine.errors import BranchNotFound, EntryNotFound, Protected, ReadOnly, RefNotFound
 from lakebed.engine.model import BranchID
 from lakebed.formats import AddressType
 from lakebed.lake.checksums import Checksum

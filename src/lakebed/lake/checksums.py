@@ -116,12 +116,10 @@ class Checksum(NamedTuple):
         return ChecksumType.COMPOSITE if is_composite else ChecksumType.FULL_OBJECT
 
     def __str__(self) -> str:
-        """Return the stored form."""
         return f"{self.algorithm}:{self.value}"
 
     @classmethod
     def of(cls, algorithm: str, digest: bytes) -> "Checksum":
-        """Encode a digest as in headers."""
         return cls(algorithm, b64encode(digest).decode())
 
     @classmethod

@@ -33,7 +33,6 @@ class ApiRequest:
 
     @property
     def identity(self) -> Identity:
-        """The authenticated user."""
         assert self.signed_in is not None, "the operation requires no authentication"
         return self.signed_in
 

@@ -13,12 +13,7 @@ from xml.parsers import expat
 from lakebed.lake.checksums import ALGORITHMS, Checksum
 from lakebed.lake.multipart.records import NamedPart
 from lakebed.server.s3.environ import parse_number
-from lakebed.server.s3.errors import (
-    NO_CONDITIONAL_DELETES,
-    NO_VERSION_IDS,
-    ErrorCode,
-    S3Error,
-)
+from lakebed.server.s3.errors import NO_CONDITIONAL_DELETES, NO_VERSION_IDS, ErrorCode, S3Error
 
 XML_BYTES_MAX: Final = 4 << 20
 """More than a list of 1,000 keys or 10,000 parts takes."""
@@ -41,7 +36,6 @@ class Element:
     children: list["Element"] = field(default_factory=list)
 
     def all(self, name: str) -> Iterator["Element"]:
-        """Return an iterator over the children of this name."""
         return (child for child in self.children if child.name == name)
 
     def get(self, name: str) -> str | None:

@@ -15,13 +15,7 @@ from lakebed.lake.object_pages import ObjectPage
 from lakebed.server.s3.errors import ErrorCode, S3Error
 from lakebed.server.s3.listings import ListingQuery, contents, read_listing_query
 from lakebed.server.s3.request import S3Reply, S3Request, ref_path_of, xml
-from lakebed.server.s3.xml_writer import (
-    Markup,
-    boolean,
-    document,
-    element,
-    owner,
-)
+from lakebed.server.s3.xml_writer import Markup, boolean, document, element, owner
 
 _KEYS_MAX: Final = 1000
 
