@@ -21,8 +21,7 @@ import pyarrow.parquet as pq
 
 from benchmarks.committed_data import as_puts, in_batches, numbered_entries
 from benchmarks.report import Row, report
-from lakebed.base.ids import UniqueID
-from lakebed.base.runtime import ThreadRuntime
+from lakebed.base.runtime import ThreadRuntime, UniqueID
 from lakebed.block import LocalSettings, Namespace, open_block
 from lakebed.engine.committed import Cache, Committed, EntryQuery
 from lakebed.engine.model import FilesRoot

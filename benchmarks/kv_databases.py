@@ -54,8 +54,7 @@ from lakebed.kv import Store, Version, open_store
 from lakebed.kv.drivers.etcd.driver import EtcdStore
 from lakebed.kv.drivers.mysql import statements
 from lakebed.kv.drivers.mysql.link import parse_url
-from lakebed.kv.drivers.valkey import scripts
-from lakebed.kv.drivers.valkey.driver import _names
+from lakebed.kv.drivers.valkey.driver import _SET, _names
 from lakebed.kv.fenced import Cell
 from lakebed.kv.objects import object_name, stored
 from lakebed.testing.servers import ServerMissingError
@@ -193,7 +192,7 @@ def _valkey() -> Opened:
     with valkey_server() as server, open_store(valkey_url(server.port)) as store:
         client = valkey.Valkey(port=server.port)
         versions = _fill(store)
-        script = client.register_script(scripts.SET)
+        script = client.register_script(_SET)
         never = b"%d" % (1 << 52)
 
         def get(thread: int, number: int) -> None:

@@ -21,9 +21,9 @@ from pymongo import MongoClient
 
 from benchmarks.kv_postgresql import PARTITION, THREADS, VALUE, Call, _fill, _key
 from lakebed.kv import Store, Version, open_store
-from lakebed.kv.drivers.cassandra import statements as cassandra
+from lakebed.kv.drivers.cassandra import client as cassandra
 from lakebed.kv.drivers.hbase import driver as hbase
-from lakebed.kv.drivers.hbase.link import SERVICE, HBaseLink, parse_url
+from lakebed.kv.drivers.hbase.driver import SERVICE, HBaseLink, parse_url
 from lakebed.kv.drivers.spanner import _BEGIN, _READ, _STRONG, _TYPES, _UPDATE, TABLE, _names, _text
 from lakebed.kv.fenced import Cell
 from lakebed.kv.rows import pack, pack_body, row_name

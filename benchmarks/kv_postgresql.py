@@ -17,7 +17,7 @@ from psycopg_pool import ConnectionPool
 from benchmarks.report import Row
 from lakebed.kv import Store, Version, open_store
 from lakebed.kv.drivers.postgresql import statements
-from lakebed.testing.servers.postgresql import postgresql_server
+from lakebed.testing.servers.databases import postgresql_server
 
 THREADS = 16
 MANY_THREADS = 100

@@ -15,9 +15,9 @@ import boto3
 import psutil
 
 from benchmarks.scratch import scratch_folder
+from lakebed.testing.servers.databases import PostgreSQLServer, postgresql_server
 from lakebed.testing.servers.lakebed import LakebedServer, lakebed_server
 from lakebed.testing.servers.object_stores import ACCESS_KEY_ID, SECRET_ACCESS_KEY, seaweedfs
-from lakebed.testing.servers.postgresql import PostgreSQLServer, postgresql_server
 
 ROOT = Path(__file__).parents[1]
 DELAY_MILLISECONDS = 5

@@ -137,6 +137,7 @@ def _echo(listening: socket.socket) -> None:
             connection.sendall(data)
 
 
+@pytest.mark.slow
 def test_uploads_are_sent_beside_at_their_own_pace() -> None:
     """They go on while no other request is answered, and end with the other requests."""
     success = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"

@@ -26,6 +26,8 @@ from tests.kit.words import (
     texts_of_page,
 )
 
+pytestmark = pytest.mark.slow  # it parses every file
+
 ALL_PERCENT: Final = 4.0
 FILE_PERCENT: Final = 6.0
 FILE_WORDS: Final = 150

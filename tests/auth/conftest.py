@@ -5,9 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from lakebed.auth import (
-    AuthService,
-)
+from lakebed.auth import AuthService
 from lakebed.kv import Store, open_store
 from tests.auth.kit import service
 from tests.kit.rounds import stores

@@ -23,8 +23,7 @@ from lakebed.auth.entities.credentials import AccessKeys
 from lakebed.auth.entities.keys import AUTH, SETUP_NAME, pair_prefix, split_pair
 from lakebed.auth.secrets import SecretBox
 from lakebed.auth.setup import Setup, _Attempt
-from lakebed.base.ids import new_unique_id
-from lakebed.base.runtime import Runtime
+from lakebed.base.runtime import Runtime, new_unique_id
 from lakebed.kv import Store
 from lakebed.kv.records import Record, RecordKind, Records
 from lakebed.testing.simulation.explore import first_failure

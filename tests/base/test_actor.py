@@ -6,8 +6,7 @@ import msgspec
 import pytest
 
 from lakebed.base.actor import Actor, EntryPoint, acting_as, current_actor
-from lakebed.base.ids import UniqueID
-from lakebed.base.runtime import Runtime, ThreadRuntime
+from lakebed.base.runtime import Runtime, ThreadRuntime, UniqueID
 from lakebed.testing.simulation.simulator import Simulation
 
 BEA = Actor(

@@ -5,9 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from lakebed.block import (
-    BlockStore,
-)
+from lakebed.block import BlockStore
 from tests.block.local_storage import open_local
 
 

@@ -4,13 +4,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-from lakebed.block import (
-    Address,
-    BlockStore,
-    LocalSettings,
-    Namespace,
-    open_block,
-)
+from lakebed.block import Address, BlockStore, LocalSettings, Namespace, open_block
 
 DATA = Namespace.parse("local://data")
 

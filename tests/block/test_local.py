@@ -14,12 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakebed.block import (
-    BlockStore,
-    InvalidAddress,
-    InvalidArgument,
-    PreconditionFailed,
-)
+from lakebed.block import BlockStore, InvalidAddress, InvalidArgument, PreconditionFailed
 from lakebed.block.drivers.local import store as local_store
 from lakebed.block.drivers.local.walk import walk
 from lakebed.block.store import LIST_SCHEMA

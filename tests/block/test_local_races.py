@@ -123,6 +123,7 @@ RIVALS: dict[str, tuple[Callable[[BlockStore, Address, ETag], object], bytes | N
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rival", RIVALS)
 def test_compare_and_replace_is_atomic(
     root: Path, monkeypatch: pytest.MonkeyPatch, rival: str
@@ -150,6 +151,7 @@ def test_compare_and_replace_is_atomic(
         assert (store.read(address) if store.exists(address) else None) == expected
 
 
+@pytest.mark.slow
 def test_of_two_creators_in_the_same_moment_one_wins(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -250,6 +252,7 @@ def test_a_folder_in_one_that_is_remembered_is_made_from_there(
     assert synced == [(root / "data" / "a").stat().st_ino]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rival", ["complete", "abort"])
 def test_an_upload_ends_once(root: Path, monkeypatch: pytest.MonkeyPatch, rival: str) -> None:
     address = DATA.address("object")

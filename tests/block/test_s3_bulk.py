@@ -11,14 +11,7 @@ from typing import Any
 import pytest
 
 from lakebed.base.runtime import ThreadRuntime
-from lakebed.block import (
-    Address,
-    Forbidden,
-    Locked,
-    Namespace,
-    S3Settings,
-    StorageUnavailable,
-)
+from lakebed.block import Address, Forbidden, Locked, Namespace, S3Settings, StorageUnavailable
 from lakebed.block.drivers.s3 import open_driver
 from lakebed.block.drivers.s3.store import S3BlockStore
 from lakebed.block.drivers.s3.wire import ListingPage, SignedRequests

@@ -34,7 +34,7 @@ from lakebed.kv.drivers import azure_blob, cosmos, gcs, mongodb
 from lakebed.kv.drivers.cassandra import client
 from lakebed.kv.drivers.failures import Failures
 from lakebed.kv.drivers.hbase import driver as hbase
-from lakebed.kv.drivers.hbase.link import SERVICE
+from lakebed.kv.drivers.hbase.driver import SERVICE
 
 AZURE, COSMOS, GCS = azure_blob._FAILURES, cosmos._FAILURES, gcs._FAILURES
 MONGODB, CASSANDRA, HBASE = mongodb._FAILURES, client.FAILURES, hbase._FAILURES

@@ -28,12 +28,7 @@ from lakebed.server.http import errors as http_errors
 from lakebed.server.processes.metrics import ProcessMetrics
 from lakebed.server.s3 import translation
 from lakebed.server.s3.operations import OPERATIONS
-from lakebed.server.s3.router import (
-    _ON_BUCKET,
-    _ON_OBJECT,
-    _WITH_COPY_SOURCE,
-    S3Operation,
-)
+from lakebed.server.s3.router import _ON_BUCKET, _ON_OBJECT, _WITH_COPY_SOURCE, S3Operation
 from lakebed.server.settings import ServerSettings
 
 _S3_OPERATIONS: Final = "lakebed.server.s3.operations."

@@ -7,9 +7,7 @@ from lakebed.block.drivers.memory import MemoryBlockStore
 from lakebed.engine import records_pb2 as pb
 from lakebed.engine.commits.requests import CommitProposals, CommitRequest, CommitResult
 from lakebed.engine.engine import Engine
-from lakebed.engine.errors import (
-    EntryNotFound,
-)
+from lakebed.engine.errors import EntryNotFound
 from lakebed.engine.hooks import Hooks, Proposal
 from lakebed.engine.keys import GRAVELER, REPOSITORIES
 from lakebed.engine.model import Branch, Commit

@@ -5,16 +5,14 @@ from dataclasses import dataclass
 
 from hypothesis import strategies as st
 
-from lakebed.base.ids import UniqueID, new_unique_id
-from lakebed.base.runtime import ThreadRuntime
+from lakebed.base.runtime import ThreadRuntime, UniqueID, new_unique_id
 from lakebed.block import BlockStore, MemorySettings, Namespace, open_block
 from lakebed.engine import records_pb2 as pb
 from lakebed.engine.committed import Breaks, Cache, Committed
 from lakebed.engine.keys import GRAVELER, REPOSITORIES
 from lakebed.engine.model import BranchID, Commit, CommitID, Repository, RepositoryID
-from lakebed.engine.refs.branches import Branches
+from lakebed.engine.refs.branches import Branches, Tags
 from lakebed.engine.refs.commits import Commits
-from lakebed.engine.refs.tags import Tags
 from lakebed.formats import MetaRangeID
 from lakebed.kv import Store, open_store
 from lakebed.kv.records import Records

@@ -13,12 +13,7 @@ from lakebed.block import Namespace
 from lakebed.block.drivers.memory import MemoryBlockStore
 from lakebed.engine.commits.requests import CommitRequest, MergeRequest
 from lakebed.engine.committed import EntryQuery
-from lakebed.engine.errors import (
-    EntryNotFound,
-    NoChanges,
-    PreconditionFailed,
-    TooManyTries,
-)
+from lakebed.engine.errors import EntryNotFound, NoChanges, PreconditionFailed, TooManyTries
 from lakebed.engine.keys import STAGED_PREFIX
 from lakebed.engine.model import Branch, BranchID, RepositoryID, StagingToken
 from lakebed.engine.staging import listing

@@ -26,6 +26,7 @@ from lakebed.lake.commits import HeadChanges
 from lakebed.reclaim.cleaner import Cleaner
 from tests.kit import staging
 from tests.kit.engines import new_engine
+from tests.kit.hand_clock import WakefulRuntime
 from tests.simulation.world import entry
 
 LAKE = RepositoryID("lake")
@@ -50,7 +51,7 @@ def engine(store: Store) -> Engine:
 
 
 def new_cleaner(store: Store) -> Cleaner:
-    return Cleaner(store, ThreadRuntime(), grace_seconds=0)
+    return Cleaner(store, WakefulRuntime(), grace_seconds=0)
 
 
 PLACES: list[tuple[bytes, RecordKind]] = [  # type: ignore[type-arg]

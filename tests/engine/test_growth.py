@@ -17,6 +17,7 @@ def open_cells(runtime: ThreadRuntime) -> Store:
     return ManagedStore(FencedStore(MemoryCells(MemoryStore(runtime)), runtime), runtime)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["memory", "sqlite", "cells"])
 def test_a_database_keeps_no_keys_of_what_was_staged(kind: str, tmp_path: Path) -> None:
     url = "memory://" if kind == "memory" else f"sqlite:///{tmp_path}/kv.db"

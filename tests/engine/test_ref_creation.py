@@ -5,8 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from lakebed.base.ids import UniqueID
-from lakebed.base.runtime import ResultT
+from lakebed.base.runtime import ResultT, UniqueID
 from lakebed.block import BlockStore, MemorySettings, Namespace, open_block
 from lakebed.engine import records_pb2 as pb
 from lakebed.engine.commits.requests import CommitRequest

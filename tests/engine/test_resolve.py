@@ -7,8 +7,14 @@ from hypothesis import strategies as st
 from lakebed.engine import records_pb2 as pb
 from lakebed.engine.errors import InvalidName, InvalidRef, RefNotFound
 from lakebed.engine.keys import BRANCHES, COMMITS, LIVE
-from lakebed.engine.model import BranchID, Commit, CommitID, TagID
-from lakebed.engine.names import check_branch_name, check_tag_name
+from lakebed.engine.model import (
+    BranchID,
+    Commit,
+    CommitID,
+    TagID,
+    check_branch_name,
+    check_tag_name,
+)
 from lakebed.engine.refs.resolve import Resolver, View
 from lakebed.kv.records import Records
 from tests.engine.histories import HistoryKit, Shape, shapes

@@ -21,8 +21,7 @@ from lakebed.formats import (
     encode_refs,
     refs_id,
 )
-from lakebed.formats.documents import encode_document
-from lakebed.formats.parquet import content_id
+from lakebed.formats.files import content_id, encode_document
 
 COMMIT = {
     "id": "c1",

@@ -38,8 +38,8 @@ from lakebed.formats import (
     range_id,
     refs_id,
 )
-from lakebed.formats.documents import decode_document, encode_document
 from lakebed.formats.entries import AddressType
+from lakebed.formats.files import decode_document, encode_document
 from lakebed.formats.gc_files import (
     GCFile,
     GCFileKind,

@@ -20,12 +20,7 @@ from lakebed.server.http.browsers import (
     refuse_path,
     sender_of,
 )
-from lakebed.server.http.conditions import (
-    matches,
-    requested_range,
-    select_bytes,
-    write_condition,
-)
+from lakebed.server.http.conditions import matches, requested_range, select_bytes, write_condition
 from lakebed.server.http.dispositions import safe_disposition
 from lakebed.server.http.forms import form_file
 from lakebed.server.http.logs import mask_secrets

@@ -6,7 +6,7 @@ from typing import Final
 
 from hypothesis import strategies as st
 
-from lakebed.auth.entities.names import check_name
+from lakebed.auth.entities.base import check_name
 from lakebed.auth.errors import InvalidName as InvalidAuthName
 from lakebed.auth.secrets import check_access_key_id, is_access_key_id
 from lakebed.block import Address, InvalidAddress, Namespace
@@ -16,7 +16,7 @@ from lakebed.clients.cli.uris import parse_object, parse_path, parse_ref, parse_
 from lakebed.clients.http.errors import ClientSettingsError
 from lakebed.clients.http.settings import normal_endpoint
 from lakebed.engine.errors import Invalid, InvalidName
-from lakebed.engine.names import check_branch_name, check_repository_name, check_tag_name
+from lakebed.engine.model import check_branch_name, check_repository_name, check_tag_name
 from lakebed.engine.refs.protection import _PATTERN
 from lakebed.engine.refs.resolve import _parse
 from lakebed.formats.object_paths import ObjectPath, partition_made_us

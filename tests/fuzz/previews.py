@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from lakebed.block import ByteRange, ByteStream
 from lakebed.block.ranges import Between
 from lakebed.lake.errors import UnreadableTable
-from lakebed.lake.preview.bounded import BoundedFile
+from lakebed.lake.preview.decoder_process import receive
 from lakebed.lake.preview.decoding import Preview, Task, decode_here
-from lakebed.lake.preview.frames import receive
+from lakebed.lake.preview.tables import BoundedFile
 from lakebed.lake.preview.texts import (
     _TAGS,
     MARKDOWN_LENGTH_MAX,

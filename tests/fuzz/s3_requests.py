@@ -11,11 +11,7 @@ from hypothesis import strategies as st
 from lakebed.lake import entry_metadata
 from lakebed.lake.checksums import Checksum
 from lakebed.server.s3 import xml_reader
-from lakebed.server.s3.checksum_fields import (
-    requested_checksum,
-    requested_scheme,
-    requested_type,
-)
+from lakebed.server.s3.checksum_fields import requested_checksum, requested_scheme, requested_type
 from lakebed.server.s3.copy_source import copy_source
 from lakebed.server.s3.environ import Environ
 from lakebed.server.s3.errors import S3Error, error_body

@@ -6,12 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakebed.httpd.heads import (
-    HEADERS_MAX,
-    BadHeadError,
-    Head,
-    HeadReader,
-)
+from lakebed.httpd.heads import HEADERS_MAX, BadHeadError, Head, HeadReader
 from tests.kit.bodies import pieces_of
 
 BYTES_MAX = 8192

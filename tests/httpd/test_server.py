@@ -342,6 +342,7 @@ def test_a_server_that_stops_answers_the_connections_in_the_queue(
     server._accept()
 
 
+@pytest.mark.slow
 def test_the_thread_that_waits_for_requests_shows_that_it_does(server: WSGIServer) -> None:
     beats: list[float] = []
     server._heartbeat = lambda: beats.append(time.monotonic())

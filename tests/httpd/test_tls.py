@@ -114,6 +114,7 @@ def test_clients_without_tls_are_cut_off_and_others_are_served(
         assert httpx.get(f"https://127.0.0.1:{port}/", verify=verify, trust_env=False).is_success
 
 
+@pytest.mark.slow
 def test_a_new_certificate_is_used_without_a_restart(
     certificate: Certificate, port: int, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -185,6 +185,7 @@ def test_malformed_chunks_are_not_stored(server: ContractServer) -> None:
         assert not server.exists(name), body
 
 
+@pytest.mark.slow
 def test_a_client_that_stops_in_a_body_is_cut(server: ContractServer) -> None:
     wire = put("stops", f"Content-Length: {len(BODY)}", body=BODY[:10])
     with closing(server.connect(wire)):

@@ -1,6 +1,13 @@
-"""Clocks for tests in which time passes when they say so."""
+"""Clocks for tests in which time passes when they say so, and one that never waits."""
 
 from lakebed.base.runtime import ThreadRuntime
+
+
+class WakefulRuntime(ThreadRuntime):
+    """The real clocks, without pauses."""
+
+    def sleep(self, seconds: float) -> None:
+        super().sleep(0)
 
 
 class HandClock(ThreadRuntime):

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from unittest.mock import patch
 
-from lakebed.base.runtime import ThreadRuntime
 from lakebed.block import Address, BlockStore, LocalSettings, MemorySettings, Namespace, open_block
 from lakebed.engine.engine import Engine
 from lakebed.engine.errors import EntryNotFound
@@ -17,6 +16,7 @@ from lakebed.lake.catalog import Catalog
 from lakebed.lake.settings import CatalogSettings, LinkSettings
 from lakebed.reclaim.service import Reclaim
 from tests.kit.engines import new_engine
+from tests.kit.hand_clock import WakefulRuntime
 
 REPOSITORY = RepositoryID("lake")
 MAIN = BranchID("main")
@@ -27,8 +27,8 @@ class Died(BaseException):
     """The process of a writer is gone."""
 
 
-class TurnableClock(ThreadRuntime):
-    """The real runtime, but for a wall clock that can be moved."""
+class TurnableClock(WakefulRuntime):
+    """Clocks that can be moved."""
 
     def __init__(self) -> None:
         self.ahead_seconds = 0.0

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from lakebed.testing.servers.databases import PostgreSQLServer
 from lakebed.testing.servers.lakebed import LakebedServer, lakebed_server
-from lakebed.testing.servers.postgresql import PostgreSQLServer
 
 
 @pytest.fixture(scope="session")

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from lakebed.testing.servers.postgresql import PostgreSQLServer, postgresql_server
+from lakebed.testing.servers.databases import PostgreSQLServer, postgresql_server
 
 
 @pytest.fixture(scope="session")

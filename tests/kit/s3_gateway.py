@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from tests.kit.served import Served, Servers
-from tests.system.s3_server import ADMIN, REPOSITORY
+from tests.system.s3_server import ACCESS_KEY, REPOSITORY, SECRET_KEY
 
 Client = Any
 """Of boto3; its types forbid half of what tests try."""
@@ -21,8 +21,8 @@ class Gateway:
 
     served: Served
     repository: str = REPOSITORY
-    access_key: str = ADMIN.access_key_id
-    secret_key: str = ADMIN.secret_access_key
+    access_key: str = ACCESS_KEY
+    secret_key: str = SECRET_KEY
     region: str = "us-east-1"
 
     @property

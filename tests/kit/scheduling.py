@@ -1,5 +1,6 @@
 """Which tests run in one worker, one after the other, and in which order they are given out."""
 
+import gc
 from typing import Final
 
 import pytest
@@ -7,6 +8,11 @@ from _pytest.nodeid import coerce_node_id
 
 _FIRST: Final = ("tests/spark", "tests/system", "tests/compat", "tests/simulation", "tests/engine")
 """Where the long tests are. They begin early, so that no worker ends long after the others."""
+
+
+def pytest_collection_finish() -> None:
+    """Freeze modules and tests: garbage collection would traverse them again and again."""
+    gc.freeze()
 
 
 @pytest.hookimpl(trylast=True)

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Protocol
 
-from lakebed.base.ids import UniqueID
+from lakebed.base.runtime import UniqueID
 from lakebed.engine.committed import EntryPage, EntryQuery
 from lakebed.engine.model import BranchID, RepositoryID
 from lakebed.engine.reading import Reading, Readings

@@ -4,7 +4,7 @@ import socket
 
 import pytest
 
-from lakebed.kv.drivers.kernel_timeouts import bound_by_kernel
+from lakebed.kv.pool import bound_by_kernel
 
 
 @pytest.mark.timeout(30)

@@ -27,7 +27,7 @@ def test_every_call_is_counted_and_timed() -> None:
     store.get(b"p", b"k")
     list(store.scan(b"p"))
     store.get_many([(b"p", b"k")])
-    store.write([Put(b"p", b"k", b"v")])
+    store.write([Put(b"p", b"k", b"v"), Put(b"p", b"l", b"v")])
     store.delete(b"p", b"k", store.get(b"p", b"k").predicate)
     store.delete(b"p", b"k")
     store.drop_tombstones(b"p", b"", 1)

@@ -69,6 +69,7 @@ def test_a_connection_that_comes_late_is_for_the_next_call(server: Server) -> No
     assert server.asked == 1
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("hasty")
 def test_a_busy_pool_is_waited_for_longer_than_a_server_that_is_away(server: Server) -> None:
     server.answers.set()

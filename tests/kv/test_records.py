@@ -77,6 +77,7 @@ def test_a_damaged_record_is_named() -> None:
         Records(store, BRANCHES, PARTITION).get(b"main")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "module",
     [

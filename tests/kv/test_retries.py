@@ -20,7 +20,7 @@ from lakebed.kv import (
 from lakebed.kv.drivers.memory import MemoryStore
 from lakebed.kv.managed import WRITE_CHUNK, ManagedStore
 from lakebed.kv.retries import PATIENCE_SECONDS, RETRY_BURST, UNREACHABLE_SECONDS
-from lakebed.kv.store import ANY, Item, Predicate, Put, puts
+from lakebed.kv.store import Item, Put, puts
 from lakebed.testing.faults import FaultyStore, Interceptor, StoreCall
 from lakebed.testing.simulation.simulator import Simulation
 
@@ -303,19 +303,10 @@ def test_the_default_bulk_calls_do_not_claim_that_nothing_happened() -> None:
         ) -> list[Item | None]:
             return Store.write(self, writes, reads)
 
-        def set(
-            self,
-            partition: bytes,
-            key: bytes,
-            value: bytes,
-            predicate: Predicate = ANY,
-            *,
-            version: Version | None = None,
-        ) -> Version:
-            if key == b"2":
+        def _set(self, put: Put) -> None:
+            if put.key == b"2":
                 raise StoreUnavailable("down")
-            super().write([Put(partition, key, value, predicate, version)])
-            return version or Version(bytes(16))
+            super().write([put])
 
     store = OneByOne(ThreadRuntime())
     with pytest.raises(OutcomeUnknown) as caught:

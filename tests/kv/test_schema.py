@@ -1,15 +1,9 @@
+from collections.abc import Sequence
+
 import pytest
 
 from lakebed.base.runtime import ThreadRuntime
-from lakebed.kv import (
-    ANY,
-    OutcomeUnknown,
-    Predicate,
-    SchemaTooOld,
-    StoreFull,
-    StoreUnavailable,
-    Version,
-)
+from lakebed.kv import Item, OutcomeUnknown, Put, SchemaTooOld, StoreFull, StoreUnavailable
 from lakebed.kv.drivers.memory import MemoryStore
 from lakebed.kv.schema import METADATA_PARTITION, SCHEMA_KEY, check_schema
 
@@ -22,17 +16,11 @@ class FailingToMark(MemoryStore):
         self.error = error
         self.applied = applied
 
-    def set(
-        self,
-        partition: bytes,
-        key: bytes,
-        value: bytes,
-        predicate: Predicate = ANY,
-        *,
-        version: Version | None = None,
-    ) -> Version:
+    def write(
+        self, writes: Sequence[Put], reads: Sequence[tuple[bytes, bytes]] = ()
+    ) -> list[Item | None]:
         if self.applied:
-            super().set(partition, key, value, predicate, version=version)
+            super().write(writes, reads)
         raise self.error
 
 

@@ -7,15 +7,7 @@ from typing import Any
 import pytest
 
 from lakebed.engine.commits.requests import CommitRequest
-from lakebed.engine.keys import (
-    BRANCHES,
-    CLOSED,
-    COMMITS,
-    EXPIRY,
-    GRAVELER,
-    REPOSITORIES,
-    TAGS,
-)
+from lakebed.engine.keys import BRANCHES, CLOSED, COMMITS, EXPIRY, GRAVELER, REPOSITORIES, TAGS
 from lakebed.formats.gc_files import GCFileKind, GCManifest, decode_gc_table
 from lakebed.kv import CorruptRecord
 from lakebed.kv.records import RecordKind
@@ -32,7 +24,6 @@ from lakebed.lake.keys import (
     WAITING,
     WAITING_PARTITION,
 )
-from lakebed.reclaim.expired_records import clean_expired
 from lakebed.reclaim.retention import RetentionRules
 from lakebed.reclaim.runs import RunFiles
 from tests.kit.lake import MAIN, REPOSITORY, Lake, open_lake
@@ -66,7 +57,7 @@ def test_expired_records_are_removed_beside_damaged_ones(
     lake.catalog.multiparts.create(REPOSITORY, MAIN, b"b")
     lake.catalog.tasks.start(lake.repository, "k", lambda: "")
     lake.clock.ahead_seconds += 30 * DAY
-    counts = clean_expired(lake.catalog, lake.clock)
+    counts = lake.reclaim.expired.run_once()
     assert (counts.links, counts.multiparts, counts.uncertain) == (1, 1, 0)
     assert counts.tasks >= 1
     for key in damaged - {TASKS.prefix + b"!", IMPORTS.prefix + b"!", PULLS_MERGING.prefix + b"!"}:
@@ -79,7 +70,7 @@ def test_uploads_that_have_expired_go_with_damaged_records_of_parts(lake: Lake) 
     for upload in uploads:
         damage(lake, MULTIPART_PARTS, f"{upload.id}/00001".encode(), b"\xff")
     lake.clock.ahead_seconds += 30 * DAY
-    counts = clean_expired(lake.catalog, lake.clock)
+    counts = lake.reclaim.expired.run_once()
     assert (counts.multiparts, counts.uncertain) == (3, 0)
     prefix = MULTIPART_PARTS.prefix
     assert not list(lake.store.scan(lake.repository.partition, prefix, prefix=prefix))
@@ -93,7 +84,7 @@ def test_a_merge_whose_record_is_damaged_is_passed_over(
     if value:
         damage(lake, PULLS, b"a", value)
     damage(lake, PULLS_MERGING, b"b", b"")
-    clean_expired(lake.catalog, lake.clock)
+    lake.reclaim.expired.run_once()
     left = [item.key for item in lake.store.scan(lake.repository.partition, PULLS_MERGING.prefix)]
     assert PULLS_MERGING.prefix + b"b" not in left
     assert ("is not a valid PullRequest" in caplog.text) == bool(value)
@@ -104,7 +95,7 @@ def test_a_repository_that_names_no_place_is_passed_over(
     lake: Lake, value: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
     lake.store.set(GRAVELER, REPOSITORIES.prefix + b"!", value)
-    assert clean_expired(lake.catalog, lake.clock).repositories == 1
+    assert lake.reclaim.expired.run_once().repositories == 1
     assert "repos/!" in caplog.text
 
 

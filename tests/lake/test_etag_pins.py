@@ -14,11 +14,10 @@ from lakebed.lake import records_pb2 as pb
 from lakebed.lake.commits import HeadChanges
 from lakebed.lake.entry_metadata import for_unverified
 from lakebed.lake.errors import ChangedBytes, InvalidLink, MissingBytes
-from lakebed.lake.etag_pins import CHECKED_MAX
 from lakebed.lake.keys import PINS
 from lakebed.lake.model import ObjectStats
 from lakebed.lake.settings import LinkSettings
-from lakebed.reclaim.expired_records import clean_expired
+from lakebed.reclaim.expired_records import CHECKED_MAX
 from tests.kit.lake import DEV, MAIN, REPOSITORY, Lake, open_lake
 from tests.kit.rounds import stores
 
@@ -224,10 +223,10 @@ def test_a_pin_is_removed_when_its_object_is_gone_and_old(trusting: Lake) -> Non
         write(trusting, stats.address, "first")
         assert trusting.text("main", stats.path) == "first"
     trusting.block.delete(gone.address)
-    assert clean_expired(trusting.catalog, trusting.clock).pins == 0, "a URL may write it again"
+    assert trusting.reclaim.expired.run_once().pins == 0, "a URL may write it again"
     settings = trusting.settings
     trusting.clock.ahead_seconds += settings.min_age_seconds + settings.skew_seconds + 10
-    assert clean_expired(trusting.catalog, trusting.clock).pins == 1
+    assert trusting.reclaim.expired.run_once().pins == 1
     namespace = trusting.repository.namespace
     assert [namespace.address(pin.address) for pin in pins(trusting)] == [stays.address]
     assert young.pin is None
@@ -245,7 +244,7 @@ def test_a_pass_looks_for_some_and_the_next_goes_on(
         records.set(uid, pb.Pin(address=address, etag="e", size=5))
     settings = trusting.settings
     trusting.clock.ahead_seconds += settings.min_age_seconds + settings.skew_seconds + 10
-    clean, repository = trusting.catalog.pins.clean, trusting.repository
+    clean, repository = trusting.reclaim.expired.pins, trusting.repository
     with monkeypatch.context() as patch:
 
         def fail(_block: object, _address: Address) -> bool:

@@ -34,7 +34,6 @@ from lakebed.lake.imports.imports import ImportID, ImportProgress
 from lakebed.lake.imports.listing import list_in_order
 from lakebed.lake.imports.run import LeasedImport
 from lakebed.lake.imports.sources import ImportSource, in_order
-from lakebed.reclaim.expired_records import clean_expired
 from tests.kit import staging
 from tests.kit.engines import new_engine
 from tests.kit.lake import DEV, MAIN, REPOSITORY, Lake, open_lake
@@ -550,9 +549,9 @@ def test_records_are_kept_for_a_day(waiting: Lake) -> None:
     fill(waiting, "1")
     import_id = start(waiting, prefix(waiting))
     waiting.catalog.import_runner.run_waiting()
-    assert clean_expired(waiting.catalog, waiting.clock).imports == 0
+    assert waiting.reclaim.expired.run_once().imports == 0
     waiting.clock.ahead_seconds += waiting.settings.task_life_seconds + 1
-    assert clean_expired(waiting.catalog, waiting.clock).imports == 1
+    assert waiting.reclaim.expired.run_once().imports == 1
     with pytest.raises(TaskNotFound):
         done(waiting, import_id)
 

@@ -139,14 +139,14 @@ def test_a_link_that_was_consumed_in_time_and_staged_too_late(
 
 
 def test_expired_links_are_forgotten_and_others_are_not(lake: Lake) -> None:
-    links = lake.catalog.links
+    expired = lake.reclaim.expired
     link(lake, give_out(lake))
     given = give_out(lake)
     lake.clock.ahead_seconds += lake.settings.link_life_seconds
-    assert links.clean(lake.repository) == 0, "a request may still be about to stage"
+    assert expired.links(lake.repository) == 0, "a request may still be about to stage"
     give_out(lake)
     lake.clock.ahead_seconds += lake.settings.longest_request_seconds + lake.settings.skew_seconds
-    assert links.clean(lake.repository) == 2
+    assert expired.links(lake.repository) == 2
     assert len(records(lake)) == 1
     with pytest.raises(InvalidLink):
         link(lake, given)
@@ -159,7 +159,7 @@ def test_a_link_whose_request_died_can_be_repeated_while_its_object_is_fresh(lak
     with pytest.raises(PreconditionFailed):
         link(lake, given, condition=if_absent)
     lake.clock.ahead_seconds += lake.settings.longest_hold_seconds - 60
-    assert lake.catalog.links.clean(lake.repository) == 0
+    assert lake.reclaim.expired.links(lake.repository) == 0
     link(lake, given)
     assert lake.text("main", b"a") == "linked"
 
@@ -171,7 +171,7 @@ def test_a_link_whose_request_died_is_forgotten_when_nobody_may_stage_it(lake: L
         link(lake, given, condition=if_absent)
     margin = lake.settings.longest_request_seconds + lake.settings.skew_seconds
     lake.clock.ahead_seconds += lake.settings.longest_hold_seconds + margin + 1
-    assert lake.catalog.links.clean(lake.repository) == 1
+    assert lake.reclaim.expired.links(lake.repository) == 1
 
 
 @pytest.mark.parametrize("consumed", [False, True])

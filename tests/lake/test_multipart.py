@@ -501,7 +501,7 @@ def test_aborting_leaves_nothing(lake: Lake) -> None:
 def test_expired_multipart_uploads_are_removed(lake: Lake) -> None:
     target = begin(lake)
     send_all(lake, target)
-    clean = lake.catalog.multiparts.clean
+    clean = lake.reclaim.expired.multiparts
     lake.clock.ahead_seconds = lake.settings.multipart_life_seconds - 60
     assert clean(lake.repository) == 0
     lake.clock.ahead_seconds = lake.settings.multipart_life_seconds + 600
@@ -515,8 +515,8 @@ def test_an_old_upload_is_completed_and_its_record_stays_for_repeats(lake: Lake)
     named = send_all(lake, target)
     lake.clock.ahead_seconds = lake.settings.multipart_life_seconds - 60
     lake.catalog.completions.complete(target, named)
-    assert lake.catalog.multiparts.clean(lake.repository) == 0
+    assert lake.reclaim.expired.multiparts(lake.repository) == 0
     lake.catalog.completions.complete(target, named)
     lake.clock.ahead_seconds += lake.settings.link_life_seconds + 600
-    assert lake.catalog.multiparts.clean(lake.repository) == 1
+    assert lake.reclaim.expired.multiparts(lake.repository) == 1
     assert lake.text("main", PATH) == (FIRST + LAST).decode()

@@ -25,8 +25,7 @@ from lakebed.formats.imported import imported_page
 from lakebed.formats.layout import listing_path
 from lakebed.lake.commits import HeadChanges
 from lakebed.lake.errors import ImportOver, InvalidImport
-from lakebed.lake.imports.imports import CANCELED, ImportID, ImportProgress
-from lakebed.lake.imports.outside import JobReport
+from lakebed.lake.imports.imports import CANCELED, ImportID, ImportProgress, JobReport
 from lakebed.lake.imports.run import LeasedImport
 from lakebed.lake.imports.sources import ImportSource
 from tests.clients.ingest.kit import make, storage_of
@@ -146,10 +145,10 @@ def test_files_of_dead_jobs_are_removed(waiting: Lake) -> None:
     left = lake.repository.namespace.address(listing_path(import_id, "x.parquet"))
     lake.block.put(left, [b"x"])
     lake.catalog.imports.cancel(REPOSITORY, MAIN, import_id)
-    assert lake.catalog.imports.clean(lake.repository) == 0
+    assert lake.reclaim.expired.imports(lake.repository) == 0
     lake.block.head(left)
     lake.clock.ahead_seconds += lake.settings.task_life_seconds + 1
-    assert lake.catalog.imports.clean(lake.repository) == 1
+    assert lake.reclaim.expired.imports(lake.repository) == 1
     folder = lake.repository.namespace.folder("_lakebed/imports")
     assert list(lake.block.list_objects(folder)) == []
 

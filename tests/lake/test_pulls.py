@@ -11,13 +11,7 @@ from lakebed.base.actor import Actor, acting_as
 from lakebed.base.runtime import ItemT, ResultT
 from lakebed.block import Namespace
 from lakebed.engine.commits.requests import CommitRequest, MergeRequest
-from lakebed.engine.errors import (
-    BranchNotFound,
-    DirtyBranch,
-    MergeConflict,
-    NoChanges,
-    ReadOnly,
-)
+from lakebed.engine.errors import BranchNotFound, DirtyBranch, MergeConflict, NoChanges, ReadOnly
 from lakebed.engine.model import BranchID, Commit, RepositoryID
 from lakebed.kv.records import Records
 from lakebed.lake.catalog import Catalog
@@ -33,7 +27,6 @@ from lakebed.lake.imports.sources import ImportSource
 from lakebed.lake.keys import PULLS_MERGING
 from lakebed.lake.pulls.model import PullID, PullRequest, PullStatus, check_pull_id
 from lakebed.lake.settings import CatalogSettings
-from lakebed.reclaim.expired_records import clean_expired
 from lakebed.testing.faults import FaultyStore, StoreCall
 from tests.kit.engines import new_engine
 from tests.kit.lake import DEV, MAIN, REPOSITORY, Lake, TurnableClock
@@ -323,9 +316,9 @@ def other_process(lake: Lake, *meetings: tuple[bytes, Callable[[], object]]) -> 
 
 def take_over(lake: Lake) -> None:
     """A Cleaner that has seen no sign of life for long enough."""
-    assert clean_expired(lake.catalog, lake.clock).pulls == 0
+    assert lake.reclaim.expired.run_once().pulls == 0
     lake.clock.ahead_seconds += 2 * lake.settings.task_heartbeat_seconds
-    assert clean_expired(lake.catalog, lake.clock).pulls == 1
+    assert lake.reclaim.expired.run_once().pulls == 1
 
 
 def test_a_swap_on_its_way_fails_once_the_merge_was_taken_over(lake: Lake, pull_id: PullID) -> None:
@@ -370,7 +363,7 @@ def test_a_merge_of_whom_nothing_was_heard_again(lake: Lake, pull_id: PullID) ->
     assert len(merges(lake)) == 1
     found = get(lake, pull_id)
     assert (found.status, found.is_merging) == (PullStatus.OPEN, True)
-    assert clean_expired(lake.catalog, lake.clock).pulls == 0  # it may be alive
+    assert lake.reclaim.expired.run_once().pulls == 0  # it may be alive
     take_over(lake)
     assert get(lake, pull_id).merged_commit_id == merges(lake)[0].id
     assert not announced(lake)
@@ -440,7 +433,7 @@ def test_a_cleaner_between_the_announcement_and_the_merge(lake: Lake, pull_id: P
     record = b"pulls/" + pull_id.encode()
 
     def clean() -> None:
-        lake.catalog.pulls.clean(lake.repository)
+        lake.catalog.pulls.merger.recover_all(lake.repository)
         assert not announced(lake)
 
     def look() -> None:
@@ -455,5 +448,5 @@ def test_a_refused_merge_leaves_nothing_behind(lake: Lake, pull_id: PullID) -> N
     lake.upload(b"staged", "x", MAIN)
     with pytest.raises(DirtyBranch):
         lake.catalog.pulls.merge(REPOSITORY, pull_id, REQUEST)
-    assert clean_expired(lake.catalog, lake.clock).pulls == 0
+    assert lake.reclaim.expired.run_once().pulls == 0
     assert not announced(lake)

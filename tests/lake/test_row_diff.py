@@ -12,9 +12,9 @@ from lakebed.block import ByteRange, ByteStream
 from lakebed.block.ranges import Between
 from lakebed.lake.errors import NotComparable
 from lakebed.lake.preview import tables
-from lakebed.lake.preview.bounded import BoundedFile
 from lakebed.lake.preview.decoding import COMPARED_ROWS_MAX, Task, decode_here
 from lakebed.lake.preview.row_diff import RowDiff
+from lakebed.lake.preview.tables import BoundedFile
 
 ROWS = 50_000
 """More than are compared."""

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from lakebed.base.ids import UniqueID
+from lakebed.base.runtime import UniqueID
 from lakebed.block import Namespace
 from lakebed.engine.model import BranchID, Repository, RepositoryID
 from lakebed.engine.settings import EngineSettings

@@ -19,7 +19,6 @@ from lakebed.lake.errors import TaskNotFound
 from lakebed.lake.keys import TASKS
 from lakebed.lake.settings import CatalogSettings
 from lakebed.lake.tasks import DUMP_REFS, RESTORE_REFS, ReportProgress, TaskID
-from lakebed.reclaim.expired_records import clean_expired
 from tests.kit.lake import MAIN, REPOSITORY, Lake
 
 OTHER = RepositoryID("other")
@@ -235,11 +234,11 @@ def test_expired_tasks_of_all_repositories_are_removed(lake: Lake) -> None:
         lake.catalog.tasks.start_dump(repository)
         idle.tasks.start_dump(repository)
         lake.catalog.links.get_physical_address(repository, MAIN, b"a")
-    counts = clean_expired(lake.catalog, lake.clock)
+    counts = lake.reclaim.expired.run_once()
     assert (counts.repositories, counts.links, counts.tasks) == (2, 0, 0)
     lake.clock.ahead_seconds += lake.settings.task_life_seconds + 10
     lake.catalog.tasks.start_dump(OTHER)
-    counts = clean_expired(lake.catalog, lake.clock)
+    counts = lake.reclaim.expired.run_once()
     assert (counts.repositories, counts.links, counts.tasks) == (2, 2, 4)
     assert len(list(Records(lake.store, TASKS, other.partition).scan())) == 1
 
@@ -255,5 +254,5 @@ def test_a_lost_reply_leaves_the_rest_to_the_next_pass(
             raise OutcomeUnknown("lost")
 
         patch.setattr(lake.store, "delete", lose)
-        assert clean_expired(lake.catalog, lake.clock).uncertain == 1
-    assert clean_expired(lake.catalog, lake.clock).tasks == 1
+        assert lake.reclaim.expired.run_once().uncertain == 1
+    assert lake.reclaim.expired.run_once().tasks == 1

@@ -12,8 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client import REGISTRY
 
-from lakebed.base.ids import UniqueID
-from lakebed.base.runtime import now_us
+from lakebed.base.runtime import UniqueID, now_us
 from lakebed.block import Address, Namespace
 from lakebed.engine import records_pb2 as engine_pb
 from lakebed.engine.commits.requests import CommitRequest
@@ -225,7 +224,7 @@ def test_uploads_are_read_before_what_is_staged(
         # Behind the back of whoever has read what is staged; and the record goes.
         links.link(REPOSITORY, MAIN, b"a", address, checksum="c")
         lake.clock.ahead_seconds += 2 * lake.settings.link_life_seconds
-        assert links.clean(lake.repository) == 1
+        assert lake.reclaim.expired.links(lake.repository) == 1
         return following
 
     monkeypatch.setattr(StagedWalk, "run", run)

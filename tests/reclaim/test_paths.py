@@ -5,8 +5,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from lakebed.base.ids import UniqueID
-from lakebed.base.runtime import ThreadRuntime
+from lakebed.base.runtime import ThreadRuntime, UniqueID
 from lakebed.block import LIST_SCHEMA, MemorySettings, Namespace
 from lakebed.engine.model import BranchID, Repository, RepositoryID
 from lakebed.formats import AddressType

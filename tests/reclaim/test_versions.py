@@ -8,14 +8,7 @@ from typing import Any, Literal
 
 import pytest
 
-from lakebed.block import (
-    Address,
-    DeleteResult,
-    Forbidden,
-    Namespace,
-    S3Settings,
-    open_block,
-)
+from lakebed.block import Address, DeleteResult, Forbidden, Namespace, S3Settings, open_block
 from lakebed.block.drivers.s3.store import S3BlockStore
 from lakebed.clients.garbage import check
 from lakebed.kv import open_store

@@ -110,6 +110,7 @@ def test_an_upload_goes_through_all_layers(
     assert any({"block", "catalog"} <= set(way) for way in layers), ways
 
 
+@pytest.mark.slow
 def test_spans_are_sent_to_a_collector() -> None:
     received: list[tuple[str, str | None]] = []
 

@@ -14,7 +14,7 @@ from lakebed.lake.hooks.settings import HookLimits
 from lakebed.server.api.operations import ROUTES
 from lakebed.server.settings import ReclaimSettings, ServerSettings
 from lakebed.server.ui import pages
-from lakebed.server.ui.assets import API, INDEX, PREFIX, load_assets
+from lakebed.server.ui.pages import API, INDEX, PREFIX, load_assets
 
 APP = Path(pages.__file__).with_name("app")
 PACKED_BYTES_MAX = 60_000

@@ -7,7 +7,7 @@ from typing import cast
 import msgspec
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lakebed.block import Namespace
@@ -135,7 +135,6 @@ def test_the_json_of_a_page_is_kept_by_all_that_it_follows_from() -> None:
     assert b"s3://ours/lake/b" in written("b", ours, None, user_metadata=True)
 
 
-@settings(max_examples=30, deadline=None)
 @given(st.data())
 def test_listings_show_what_is_there_whatever_was_listed_before(data: st.DataObject) -> None:
     names = [f"{folder}{letter}" for folder in ("", "x/", "y/") for letter in "ab"]

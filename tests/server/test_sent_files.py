@@ -314,6 +314,7 @@ def assert_broken_off(world: World, caplog: pytest.LogCaptureFixture, most: int)
     assert "answer aborted: storage_unavailable" in caplog.text
 
 
+@pytest.mark.slow
 def test_a_client_that_takes_nothing_is_cut_off(world: World) -> None:
     os.truncate(world.file, LARGE_BYTES)
     before = counted("lakebed_http_refusals_total", kind="stalled_download")
@@ -326,6 +327,7 @@ def test_a_client_that_takes_nothing_is_cut_off(world: World) -> None:
     assert 0 < world.taken == line["bytes"] < LARGE_BYTES
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("file_bytes_min", [0, 1 << 40], ids=["sendfile", "send"])
 def test_clients_that_take_less_than_the_least_rate_are_cut_off(
     world: World, monkeypatch: pytest.MonkeyPatch, file_bytes_min: int

@@ -6,14 +6,7 @@ from contextlib import suppress
 from lakebed.block import Namespace
 from lakebed.engine.engine import Engine
 from lakebed.engine.errors import Deleting, EntryNotFound, NoChanges, NotFound
-from lakebed.engine.keys import (
-    BRANCHES,
-    DELETED_PARTITION,
-    DROPPED_PARTITION,
-    GRAVELER,
-    LIVE,
-    TAGS,
-)
+from lakebed.engine.keys import BRANCHES, DELETED_PARTITION, DROPPED_PARTITION, GRAVELER, LIVE, TAGS
 from lakebed.engine.model import BranchID, RepositoryID, TagID
 from lakebed.engine.repositories.removal import ACTIVE
 from lakebed.kv.records import Records
@@ -25,12 +18,7 @@ from tests.simulation.dumps import check_dump
 from tests.simulation.monitor import Span, overlap
 from tests.simulation.names import check_freed
 from tests.simulation.worker import COMMIT
-from tests.simulation.world import (
-    KEYS,
-    LONGEST_REQUEST_SECONDS,
-    SURELY_PAST_GRACE_SECONDS,
-    World,
-)
+from tests.simulation.world import KEYS, LONGEST_REQUEST_SECONDS, SURELY_PAST_GRACE_SECONDS, World
 
 
 def check_end(world: World) -> None:

@@ -8,13 +8,7 @@ from lakebed.base.runtime import Runtime, ThreadRuntime
 from lakebed.kv import KeyNotFound, OutcomeUnknown, Store, StoreHalted
 from lakebed.kv.copying import CopyRefused, CopySide, StoreCopy
 from lakebed.kv.drivers.memory import MemoryStore
-from lakebed.kv.halt import (
-    SETTLE_SECONDS,
-    Permit,
-    check_not_halted,
-    decode_halt,
-    find_halt,
-)
+from lakebed.kv.halt import SETTLE_SECONDS, Permit, check_not_halted, decode_halt, find_halt
 from lakebed.kv.managed import HaltCheck, ManagedStore
 from lakebed.kv.schema import check_schema
 from lakebed.testing.simulation.scheduler import SimulatedProcess

@@ -19,10 +19,9 @@ from lakebed.engine.errors import NotUnique, PreconditionFailed
 from lakebed.engine.keys import BRANCHES, CREATING, LIVE, STAGED_PREFIX
 from lakebed.engine.model import Branch, BranchID, Commit, Repository, StagingToken, TagID
 from lakebed.engine.reading import Reading
-from lakebed.engine.refs.branches import Branches
+from lakebed.engine.refs.branches import Branches, Tags
 from lakebed.engine.refs.creation import CreationReads, _Creation
 from lakebed.engine.refs.shared_reads import SharedReads
-from lakebed.engine.refs.tags import Tags
 from lakebed.engine.staging import cells, skip_index
 from lakebed.engine.staging.cells import (
     PROPOSAL_PREFIX,
@@ -51,7 +50,7 @@ from lakebed.kv import (
     Version,
 )
 from lakebed.kv.records import Record
-from lakebed.kv.store import ANY
+from lakebed.kv.store import Put
 from lakebed.testing.faults import FaultyStore
 
 Plant = Callable[[pytest.MonkeyPatch], None]
@@ -417,19 +416,10 @@ def recognise_cells_by_their_version(monkeypatch: pytest.MonkeyPatch) -> None:
 class _Forgetful(FaultyStore):
     """Writes values without the versions that they were written with before."""
 
-    def set(
-        self,
-        partition: bytes,
-        key: bytes,
-        value: bytes,
-        predicate: Predicate = ANY,
-        *,
-        version: Version | None = None,
-    ) -> Version:
-        del version
-        beside = value_in(key, value)
+    def _set(self, put: Put) -> None:
+        beside = value_in(put.key, put.value)
         assert beside is not None
-        return self._inner.set(partition, key, beside, predicate)
+        self._inner.set(put.partition, put.key, beside, put.predicate)
 
 
 def take_away_under_a_new_version(monkeypatch: pytest.MonkeyPatch) -> None:

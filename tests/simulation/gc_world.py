@@ -11,12 +11,7 @@ from collections.abc import Generator, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from lakebed.formats.object_paths import (
-    ObjectPath,
-    PartitionID,
-    new_object_uid,
-    new_partition,
-)
+from lakebed.formats.object_paths import ObjectPath, PartitionID, new_object_uid, new_partition
 
 Pause = Any
 """How many ticks an operation waits before its next step; None: a random time."""

@@ -24,15 +24,7 @@ from lakebed.lake.imports.runner import ImportRunner
 from lakebed.lake.imports.sources import ImportSource
 from lakebed.testing.simulation.simulator import Faults, Simulation
 from tests.kit import staging
-from tests.simulation.objects import (
-    DEV,
-    MAIN,
-    REPOSITORY,
-    REQUEST,
-    SETTINGS,
-    CatalogWorld,
-    Process,
-)
+from tests.simulation.objects import DEV, MAIN, REPOSITORY, REQUEST, SETTINGS, CatalogWorld, Process
 
 PLACE: Final = Namespace.parse("mem://data/outside")
 PATHS: Final = [b"1", b"2", b"x/3", b"x/4", b"y/5"]

@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from itertools import combinations
 from typing import Final
 
-from lakebed.base.ids import UniqueID
-from lakebed.base.runtime import Runtime
+from lakebed.base.runtime import Runtime, UniqueID
 from lakebed.block import Address, ETag, Namespace, ObjectNotFound, PutResult
 from lakebed.block.drivers.memory import MemoryBlockStore
 from lakebed.engine.keys import CLAIMS, GRAVELER, REPOSITORIES
 from lakebed.engine.model import FilesRoot, RepositoryID, repository_partition
-from lakebed.engine.repositories.removal import ACTIVE, DELETING, INITIAL, RepositoryRecord
+from lakebed.engine.repositories.ownership import RepositoryRecord
+from lakebed.engine.repositories.removal import ACTIVE, DELETING, INITIAL
 from lakebed.formats import OWNER_PATH, decode_owner
 from lakebed.kv import ANY, Item, Put
 from lakebed.kv.drivers.memory import MemoryStore

@@ -207,7 +207,7 @@ def clean(upload: Upload, process: Process) -> None:
     for _ in range(8):
         process.actor.runtime.sleep(process.world.random.random() * LIFE_SECONDS / 4)
         with suppress(LakebedError):
-            process.catalog.multiparts.clean(upload.world.repository)
+            process.reclaim.expired.multiparts(upload.world.repository)
 
 
 def start(upload: Upload, name: str, *tasks: Callable[[Process], None]) -> None:

@@ -156,7 +156,7 @@ def clean(pulling: Pulling, process: Process) -> None:
     for _ in range(15):
         pulling.pause(process, 60)
         with suppress(LakebedError):
-            process.catalog.pulls.clean(process.world.repository)
+            process.catalog.pulls.merger.recover_all(process.world.repository)
 
 
 def start(pulling: Pulling, name: str, task: Callable[[Pulling, Process], None]) -> None:
@@ -191,7 +191,7 @@ def bring_to_end(pulling: Pulling) -> None:
     settings = CatalogSettings(task_heartbeat_seconds=0)  # every merge counts as dead at once
     pulls = Pulls(world.onlooker, world.store.inner, world.onlooker_runtime, settings)
     for _ in range(2):
-        pulls.clean(world.repository)
+        pulls.merger.recover_all(world.repository)
     assert pulling.record.state not in IN_PROGRESS, "the pull request is never settled"
     assert not pulling.announced(), "an announcement is left"
 

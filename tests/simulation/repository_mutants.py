@@ -2,8 +2,7 @@
 
 from collections.abc import Callable
 
-from lakebed.base.ids import UniqueID, new_unique_id
-from lakebed.base.runtime import now_us
+from lakebed.base.runtime import UniqueID, new_unique_id, now_us
 from lakebed.block import Namespace
 from lakebed.engine import records_pb2 as pb
 from lakebed.engine.errors import NotUnique
@@ -13,10 +12,11 @@ from lakebed.engine.repositories.ownership import (
     NamespaceClaims,
     NamespaceOwner,
     OwnerObjects,
+    RepositoryRecord,
     _refuse_live,
     installation_id,
 )
-from lakebed.engine.repositories.removal import ACTIVE, Removal, RepositoryRecord
+from lakebed.engine.repositories.removal import ACTIVE, Removal
 from lakebed.engine.repositories.repositories import Repositories, _repository
 from lakebed.formats import OWNER_PATH, Owner, encode_owner
 from lakebed.kv import ABSENT, PredicateFailed

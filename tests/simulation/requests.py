@@ -5,12 +5,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Final
 
-from lakebed.engine.errors import (
-    Deleting,
-    NamespaceTaken,
-    NotUnique,
-    RepositoryNotFound,
-)
+from lakebed.engine.errors import Deleting, NamespaceTaken, NotUnique, RepositoryNotFound
 from lakebed.engine.model import Repository, RepositoryID
 from lakebed.engine.repositories.removal import ACTIVE, DELETING
 from lakebed.testing.simulation.history import ABSENT, ActorOperation

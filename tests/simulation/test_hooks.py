@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from lakebed.base.ids import UniqueID
+from lakebed.base.runtime import UniqueID
 from lakebed.engine.commits.publish import Publisher
 from lakebed.engine.hooks import Proposal
 from lakebed.engine.keys import LIVE
 from lakebed.engine.model import Branch, Commit, CommitID, Repository
-from lakebed.engine.refs import branches, tags
+from lakebed.engine.refs import branches
 from lakebed.kv.records import Records
 from lakebed.lake.hooks.events import EventType
 from lakebed.lake.hooks.guard import HookGuard
@@ -182,8 +182,7 @@ def look_at_refs_without_touching(monkeypatch: pytest.MonkeyPatch) -> None:
         found = records.find(name.encode())
         return found is None or found.message.state != LIVE or found.message.unique_id != unique_id
 
-    for module in (branches, tags):
-        monkeypatch.setattr(module, "was_deleted", was_deleted)
+    monkeypatch.setattr(branches, "was_deleted", was_deleted)
     monkeypatch.setattr(PostRunner, "_is_dead", lambda _self, _record: True)
 
 
@@ -196,8 +195,7 @@ def leave_what_is_creating(monkeypatch: pytest.MonkeyPatch) -> None:
             return False
         return bool(found.message.unique_id == unique_id)
 
-    for module in (branches, tags):
-        monkeypatch.setattr(module, "was_created", was_created)
+    monkeypatch.setattr(branches, "was_created", was_created)
     monkeypatch.setattr(PostRunner, "_is_dead", lambda _self, _record: True)
 
 

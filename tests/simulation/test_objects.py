@@ -22,14 +22,7 @@ from lakebed.testing.simulation.explore import first_failure
 from tests.kit.rounds import rounds
 from tests.simulation import objects
 from tests.simulation.kills import KillsAt
-from tests.simulation.objects import (
-    CatalogWorld,
-    Collector,
-    Race,
-    check_link,
-    give_out,
-    link,
-)
+from tests.simulation.objects import CatalogWorld, Collector, Race, check_link, give_out, link
 
 ResultT = TypeVar("ResultT")
 

@@ -15,14 +15,7 @@ from tests.simulation.checks import check_quiet
 from tests.simulation.engine_mutants import Plant
 from tests.simulation.play import begin, play
 from tests.simulation.whole import ALL, MIXES, SCENARIOS, SLEEPERS
-from tests.simulation.world import (
-    MAIN,
-    SURELY_PAST_GRACE_SECONDS,
-    Parts,
-    Process,
-    World,
-    entry,
-)
+from tests.simulation.world import MAIN, SURELY_PAST_GRACE_SECONDS, Parts, Process, World, entry
 
 # In portions, which can run beside each other.
 PORTION = rounds(40, long=1_500, fast=3)

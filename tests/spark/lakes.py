@@ -10,8 +10,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lakebed.base.ids import UniqueID
 from lakebed.base.leases import LeaseState
+from lakebed.base.runtime import UniqueID
 from lakebed.block import BlockSettings, BlockStore, LocalSettings, open_block
 from lakebed.clients.garbage.server import GarbageServer
 from lakebed.engine.commits.requests import CommitRequest

@@ -13,8 +13,9 @@ from lakebed.clients import cli
 from lakebed.clients.cli.running import run
 from lakebed.clients.http.http import Client as HTTPClient
 from lakebed.clients.http.settings import ClientSettings
-from lakebed.clients.ingest import heartbeats, running
 from lakebed.clients.ingest import job as jobs
+from lakebed.clients.ingest import running
+from lakebed.clients.ingest import server as ingest_server
 from lakebed.clients.ingest.__main__ import main
 from lakebed.clients.ingest.errors import ImportEnded
 from lakebed.clients.ingest.job import IngestJob
@@ -143,7 +144,7 @@ def test_a_cancel_ends_the_job(
     making: Making, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is canceled while executors are at work: these wait until the job is gone."""
-    monkeypatch.setattr(heartbeats, "HEARTBEAT_SECONDS", 0.1)
+    monkeypatch.setattr(ingest_server, "HEARTBEAT_SECONDS", 0.1)
 
     def endless(*_args: object, **_options: object) -> Callable[[object], Iterator[object]]:
         def read(_batches: object) -> Iterator[object]:
@@ -205,7 +206,7 @@ def test_the_server_hears_of_a_job_before_spark_is_there(
     making: Making, sqlite_lakebed: LakebedServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Where machines are busy, Spark takes longer to start than a silent job is waited for."""
-    monkeypatch.setattr(heartbeats, "HEARTBEAT_SECONDS", 0.1)
+    monkeypatch.setattr(ingest_server, "HEARTBEAT_SECONDS", 0.1)
 
     def starting(*_args: object, **_options: object) -> None:
         while making.status().current_prefix != "starting Spark":

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from lakebed.base.ids import UniqueID
+from lakebed.base.runtime import UniqueID
 from lakebed.block import Address, LocalSettings
 from lakebed.engine.errors import Stale
 from lakebed.formats.gc_files import GCRunID

@@ -35,10 +35,10 @@ from lakebed.testing.servers.databases import (
     dynamodb_url,
     etcd_server,
     etcd_url,
+    postgresql_server,
 )
 from lakebed.testing.servers.lakebed import LakebedServer, lakebed_server
 from lakebed.testing.servers.object_stores import seaweedfs
-from lakebed.testing.servers.postgresql import postgresql_server
 from tests.kit.object_stores import BUCKET, s3_settings
 from tests.system.api_kit import TIMEOUT_SECONDS, Answer, RawClient, create_repository
 

@@ -3,24 +3,28 @@
 import sys
 from pathlib import Path
 
-from lakebed.auth import KeyPair
 from lakebed.base.without_pandas import block_pandas
-from lakebed.lake.places import parse_namespace
-from lakebed.server.config_files import load
-from lakebed.server.processes.supervisor import serve
 
-ADMIN = KeyPair(access_key_id="AKIAJADMIN", secret_access_key="admin-secret")
+ACCESS_KEY = "AKIAJADMIN"
+SECRET_KEY = "admin-secret"
 REPOSITORY = "lake"
 
 
 def main(file: str) -> None:
     block_pandas()
-    from lakebed.server.app import open_services  # it imports PyArrow
+    # All tests import the names above.
+    from lakebed.auth import KeyPair
+    from lakebed.lake.places import parse_namespace
+    from lakebed.server.app import open_services
+    from lakebed.server.config_files import load
+    from lakebed.server.processes.supervisor import serve
 
     settings = load(Path(file), environment={})
     services = open_services(settings)
     if not services.auth.is_set_up():
-        services.auth.setup("admin", ADMIN)
+        services.auth.setup(
+            "admin", KeyPair(access_key_id=ACCESS_KEY, secret_access_key=SECRET_KEY)
+        )
         services.catalog.repositories.create(
             REPOSITORY, parse_namespace(f"local://lakes/{REPOSITORY}"), committer="admin"
         )

@@ -20,8 +20,8 @@ import psutil
 import pytest
 
 from lakebed.block.drivers.local.files import ABANDONED_SECONDS
+from lakebed.testing.servers.databases import PostgreSQLServer
 from lakebed.testing.servers.lakebed import LakebedServer, lakebed_server
-from lakebed.testing.servers.postgresql import PostgreSQLServer
 from tests.kit.rounds import rounds
 from tests.kit.served import eventually
 from tests.system.api_kit import JSON, Answer, RawClient, begin, create_repository, drafts, workers

@@ -11,14 +11,7 @@ from uuid import uuid4
 import pytest
 
 from lakebed.base.runtime import Runtime
-from lakebed.kv import (
-    KeyNotFound,
-    OutcomeUnknown,
-    PredicateFailed,
-    Store,
-    StoreUnavailable,
-    fenced,
-)
+from lakebed.kv import KeyNotFound, OutcomeUnknown, PredicateFailed, Store, StoreUnavailable, fenced
 from lakebed.kv.drivers.azure_blob import AzureBlobCells
 from lakebed.kv.drivers.dynamodb import DynamoDBCells
 from lakebed.kv.drivers.etcd import EtcdStore

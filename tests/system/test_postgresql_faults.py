@@ -14,15 +14,7 @@ import pytest
 from psycopg.conninfo import conninfo_to_dict
 
 from lakebed.base.runtime import ThreadRuntime
-from lakebed.kv import (
-    ABSENT,
-    EXISTS,
-    KeyNotFound,
-    OutcomeUnknown,
-    Store,
-    StoreUnavailable,
-    Version,
-)
+from lakebed.kv import ABSENT, EXISTS, KeyNotFound, OutcomeUnknown, Store, StoreUnavailable, Version
 from lakebed.kv.drivers.postgresql import PostgreSQLStore
 from lakebed.kv.drivers.postgresql.batches import PostgresWrite as BatchedWrite
 from lakebed.kv.drivers.postgresql.driver import CREATE, SWAP
@@ -30,7 +22,7 @@ from lakebed.kv.drivers.postgresql.link import POLL_AFTER_SECONDS, PostgresTimeo
 from lakebed.kv.managed import ManagedStore
 from lakebed.kv.store import Put, new_version, puts
 from lakebed.testing.conformance.kv_concurrency import in_threads
-from lakebed.testing.servers.postgresql import PostgreSQLServer
+from lakebed.testing.servers.databases import PostgreSQLServer
 from lakebed.testing.servers.proxy import Fault, Proxy
 
 PATIENCE = PostgresTimeouts(

@@ -35,7 +35,7 @@ from lakebed.kv.drivers.postgresql.link import (
 )
 from lakebed.kv.group_commit import GroupCommit
 from lakebed.kv.store import Item, Put, new_version
-from lakebed.testing.servers.postgresql import PostgreSQLServer
+from lakebed.testing.servers.databases import PostgreSQLServer
 from lakebed.testing.servers.proxy import Fault
 from tests.system.test_postgresql_faults import Bench
 

@@ -15,7 +15,7 @@ from psycopg.conninfo import conninfo_to_dict
 from lakebed.kv import ABSENT, Store, StoreUnreachable, open_store
 from lakebed.kv.store import Put, puts
 from lakebed.testing.conformance.kv_concurrency import in_threads
-from lakebed.testing.servers.postgresql import PostgreSQLServer
+from lakebed.testing.servers.databases import PostgreSQLServer
 from lakebed.testing.servers.proxy import Fault, Proxy
 
 CALLS: dict[str, Callable[[Store], object]] = {

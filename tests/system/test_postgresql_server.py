@@ -35,7 +35,7 @@ from lakebed.kv.drivers.postgresql.link import BackendProcess, PostgresLink, Pos
 from lakebed.kv.pool import POOL_SIZE
 from lakebed.kv.store import Put, new_version, puts
 from lakebed.testing.conformance.kv_concurrency import in_threads
-from lakebed.testing.servers.postgresql import PostgreSQLServer
+from lakebed.testing.servers.databases import PostgreSQLServer
 from tests.kit.rounds import rounds
 
 KILL_ROUNDS = rounds(2, long=40)

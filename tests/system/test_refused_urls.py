@@ -18,7 +18,7 @@ from lakebed.kv import (
     open_store,
 )
 from lakebed.kv.drivers.bigtable import _check_clusters
-from lakebed.kv.drivers.cassandra.opening import _check_version
+from lakebed.kv.drivers.cassandra.driver import _check_version
 from lakebed.kv.drivers.etcd.gateway import EtcdGateway
 from lakebed.kv.drivers.mongodb import _check_engine
 from lakebed.kv.drivers.mysql.driver import PACKET_BYTES, _check_settings

@@ -10,8 +10,8 @@ import psutil
 import pytest
 from psycopg.conninfo import conninfo_to_dict
 
+from lakebed.testing.servers.databases import PostgreSQLServer
 from lakebed.testing.servers.lakebed import LakebedServer, lakebed_server
-from lakebed.testing.servers.postgresql import PostgreSQLServer
 from lakebed.testing.servers.proxy import Fault, Proxy
 from tests.kit.served import eventually
 

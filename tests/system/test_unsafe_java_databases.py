@@ -6,8 +6,7 @@ import pytest
 from cassandra.cluster import Cluster, Session
 
 from lakebed.kv import ForeignStore, StoreUnavailable, UnsafeStore, open_store
-from lakebed.kv.drivers.hbase.driver import FAMILY
-from lakebed.kv.drivers.hbase.link import SERVICE, HBaseLink, parse_url
+from lakebed.kv.drivers.hbase.driver import FAMILY, SERVICE, HBaseLink, parse_url
 from lakebed.testing.servers.databases import DatabaseServer
 from lakebed.testing.servers.java_databases import (
     cassandra_server,

@@ -42,7 +42,7 @@ from lakebed.auth.policy.rules import Context, Permission
 from lakebed.auth.secrets import ServerKeys
 from lakebed.auth.service import AuthService
 from lakebed.auth.tokens import Token
-from lakebed.base.ids import UniqueID
+from lakebed.base.runtime import UniqueID
 
 __all__ = [
     "AccessKeyID",

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Generic, NamedTuple, NewType, TypeVar
 
-from lakebed.base.ids import UniqueID
+from lakebed.base.runtime import UniqueID
 
 ItemT_co = TypeVar("ItemT_co", covariant=True)
 

@@ -38,9 +38,8 @@ from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 from lakebed.auth.errors import AuthenticationFailed, AuthInvalid, InvalidName, TooManyLogins
 from lakebed.auth.model import AccessKeyID
 from lakebed.auth.policy.addresses import parse_address
-from lakebed.base.ids import UniqueID
 from lakebed.base.lru import LRU
-from lakebed.base.runtime import Runtime
+from lakebed.base.runtime import Runtime, UniqueID
 
 _LOGGER: Final = logging.getLogger(__name__)
 _SALT: Final = b"lakebed.auth.keys.1"

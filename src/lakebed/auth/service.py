@@ -35,8 +35,7 @@ from lakebed.auth.policy.rules import Context, Matcher, Permission, Rules
 from lakebed.auth.secrets import SecretBox, ServerKeys, Throttle, is_access_key_id, same_secret
 from lakebed.auth.setup import Setup
 from lakebed.auth.tokens import NOT_OURS, Token, Tokens
-from lakebed.base.ids import UniqueID
-from lakebed.base.runtime import Runtime, now_us, to_us
+from lakebed.base.runtime import Runtime, UniqueID, now_us, to_us
 from lakebed.base.tracing import traced
 from lakebed.kv import Store
 from lakebed.kv.records import Records

@@ -36,16 +36,14 @@ from google.protobuf.message import Message
 
 from lakebed.auth import records_pb2 as pb
 from lakebed.auth.entities import keys as stored
-from lakebed.auth.entities.base import TRIES
+from lakebed.auth.entities.base import TRIES, check_name
 from lakebed.auth.entities.credentials import AccessKeys
-from lakebed.auth.entities.names import check_name
 from lakebed.auth.entities.policies import statement_messages
 from lakebed.auth.entities.users import Users
 from lakebed.auth.errors import AlreadySetUp, AuthTooManyTries
 from lakebed.auth.model import KeyPair, NewCredential, UserID
 from lakebed.auth.policy.defaults import ADMINS, BASE_GROUPS, BASE_POLICIES
-from lakebed.base.ids import UniqueID, new_unique_id
-from lakebed.base.runtime import Runtime
+from lakebed.base.runtime import Runtime, UniqueID, new_unique_id
 from lakebed.kv import (
     ABSENT,
     OutcomeUnknown,

@@ -13,8 +13,7 @@ import jwt
 from lakebed.auth.errors import AuthenticationFailed
 from lakebed.auth.model import AccessKeyID, UserID
 from lakebed.auth.secrets import ServerKeys
-from lakebed.base.ids import UniqueID
-from lakebed.base.runtime import Runtime
+from lakebed.base.runtime import Runtime, UniqueID
 
 Token = NewType("Token", str)
 """A signed JWT."""

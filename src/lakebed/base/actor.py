@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
-from lakebed.base.ids import UniqueID
+from lakebed.base.runtime import UniqueID
 
 
 class EntryPoint(StrEnum):

@@ -21,7 +21,7 @@ from contextlib import AbstractContextManager, suppress
 from contextvars import copy_context
 from datetime import UTC, datetime, timedelta
 from io import BytesIO
-from typing import Final, Protocol, TypeVar
+from typing import Final, NewType, Protocol, TypeVar
 
 ItemT = TypeVar("ItemT")
 ResultT = TypeVar("ResultT")
@@ -229,3 +229,12 @@ def from_datetime(moment: datetime) -> int:
 def to_datetime(microseconds: int) -> datetime:
     """Return microseconds since 1970 as a datetime in UTC, exactly."""
     return _EPOCH + microseconds * _MICROSECOND
+
+
+UniqueID = NewType("UniqueID", str)
+"""Id drawn at each creation; distinguishes entities created under the same name."""
+
+
+def new_unique_id(runtime: Runtime) -> UniqueID:
+    """Return a new unique id."""
+    return UniqueID(runtime.random_bytes(10).hex())

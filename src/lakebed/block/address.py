@@ -81,7 +81,6 @@ class Address:
 
     @property
     def parts(self) -> StoreName:
-        """Parts of the store's name."""
         return split_store(self.store)
 
     def __str__(self) -> str:
@@ -124,7 +123,6 @@ class Namespace:
 
     @property
     def parts(self) -> StoreName:
-        """Parts of the store's name."""
         return split_store(self.store)
 
     def address(self, relative: str) -> Address:

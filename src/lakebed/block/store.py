@@ -312,7 +312,6 @@ class BlockStore(ABC):
         """
 
     def exists(self, address: Address) -> bool:
-        """Return whether an object exists at the address."""
         try:
             self.head(address)
         except ObjectNotFound:

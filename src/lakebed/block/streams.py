@@ -1,13 +1,14 @@
 """Helpers of drivers: measuring streams, and building the batches of a listing."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from hashlib import md5
+from itertools import pairwise
 from typing import Final, NamedTuple, Protocol
 
 import pyarrow as pa
 
-from lakebed.block.errors import InvalidArgument
-from lakebed.block.store import LIST_SCHEMA
+from lakebed.block.errors import InvalidArgument, InvalidPart
+from lakebed.block.store import LIST_SCHEMA, PART_NUMBER_MAX, Part, PartInfo
 
 CHUNK_BYTES: Final = 1 << 20
 """Maximum size of a chunk of `get`."""
@@ -60,7 +61,6 @@ class Meter:
         return self._md5.hexdigest()
 
     def through(self, chunks: Iterable[bytes]) -> Iterator[bytes]:
-        """Yield the chunks unchanged."""
         update = self._md5.update
         if isinstance(chunks, HashedChunks):
             self._md5, update = chunks.md5, _no_update
@@ -107,3 +107,28 @@ def list_batch(rows: list[ListedObject]) -> pa.RecordBatch:
         pa.array(column, field.type) for column, field in zip(columns, LIST_SCHEMA, strict=True)
     ]
     return pa.record_batch(arrays, schema=LIST_SCHEMA)
+
+
+def check_part_number(number: int) -> None:
+    """Raise `InvalidArgument` unless the number is in 1 to `PART_NUMBER_MAX`."""
+    if not 1 <= number <= PART_NUMBER_MAX:
+        raise InvalidArgument(f"the part number must be 1 to {PART_NUMBER_MAX}, not {number}")
+
+
+def check_order(named: Sequence[Part]) -> None:
+    """Raise `InvalidPart` if no part is given or the part numbers do not ascend."""
+    if not named:
+        raise InvalidPart("completing an upload needs at least one part")
+    for before, after in pairwise(named):
+        if before.number >= after.number:
+            raise InvalidPart(f"part {after.number} is listed after part {before.number}")
+
+
+def check_parts(named: Sequence[Part], stored: Mapping[int, PartInfo]) -> None:
+    """Raise `InvalidPart` as `check_order`, or if a part is not stored with its ETag."""
+    check_order(named)
+    for part in named:
+        if part.number not in stored:
+            raise InvalidPart(f"part {part.number} was not uploaded")
+        if stored[part.number].etag != part.etag:
+            raise InvalidPart(f"part {part.number} was uploaded with another ETag than {part.etag}")

@@ -23,13 +23,11 @@ from lakebed.engine.reading import Readings
 from lakebed.engine.ref_changes import RefChanges
 from lakebed.engine.references import References
 from lakebed.engine.refs.ancestry import MergeBases
-from lakebed.engine.refs.branches import Branches
+from lakebed.engine.refs.branches import Branches, Tags
 from lakebed.engine.refs.commits import Commits
 from lakebed.engine.refs.log import History
 from lakebed.engine.refs.protection import BranchProtection
-from lakebed.engine.refs.refusals import Refusals
-from lakebed.engine.refs.resolve import Resolver
-from lakebed.engine.refs.tags import Tags
+from lakebed.engine.refs.resolve import Refusals, Resolver
 from lakebed.engine.repositories.repositories import Repositories
 from lakebed.engine.settings import CacheSettings, EngineSettings
 from lakebed.engine.staging.reader import Reader

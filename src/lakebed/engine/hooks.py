@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from lakebed.base.ids import UniqueID
+from lakebed.base.runtime import UniqueID
 from lakebed.engine.model import Branch, BranchID, Commit, CommitID, Repository, Tag, TagID
 from lakebed.formats import MetaRangeID
 

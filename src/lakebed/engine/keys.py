@@ -12,7 +12,7 @@
 | kv_metadata            | schema_version, installation_id, leases/…, usage/<month>  |
 
 The catalog keeps more in the partition of a repository (`lakebed.lake.keys`), and users and
-permissions have a partition of their own (`lakebed.auth.entities.keys`).
+permissions have a partition of their own (`lakebed.auth.entities.base`).
 """
 
 from typing import Final

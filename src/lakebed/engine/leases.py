@@ -57,7 +57,6 @@ class LeaseRecords:
         )
 
     def release_lease(self, holder: str) -> None:
-        """Delete the record if `holder` has the lease."""
         # On failure, another process has taken the lease over or will after its expiry.
         with suppress(PredicateFailed, OutcomeUnknown):
             found = self._records.find(self.name)

@@ -23,8 +23,7 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from lakebed.base.actor import current_actor
-from lakebed.base.ids import UniqueID
-from lakebed.base.runtime import Runtime
+from lakebed.base.runtime import Runtime, UniqueID
 from lakebed.base.tracing import traced
 from lakebed.engine.errors import (
     BranchNotFound,

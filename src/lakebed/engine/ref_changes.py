@@ -12,8 +12,7 @@ from typing import Final, TypeVar
 
 from lakebed.base.actor import current_actor
 from lakebed.base.errors import LakebedError
-from lakebed.base.ids import UniqueID, new_unique_id
-from lakebed.base.runtime import Runtime
+from lakebed.base.runtime import Runtime, UniqueID, new_unique_id
 from lakebed.base.tracing import traced
 from lakebed.engine.errors import (
     DefaultBranch,
@@ -26,14 +25,21 @@ from lakebed.engine.errors import (
 )
 from lakebed.engine.hooks import Hooks
 from lakebed.engine.keys import GRAVELER, REPOSITORIES
-from lakebed.engine.model import Branch, BranchID, CommitID, Repository, RepositoryID, Tag, TagID
-from lakebed.engine.names import check_branch_name, check_tag_name
-from lakebed.engine.refs.branches import Branches
+from lakebed.engine.model import (
+    Branch,
+    BranchID,
+    CommitID,
+    Repository,
+    RepositoryID,
+    Tag,
+    TagID,
+    check_branch_name,
+    check_tag_name,
+)
+from lakebed.engine.refs.branches import Branches, Tags
 from lakebed.engine.refs.creation import CreationReads
 from lakebed.engine.refs.protection import BranchProtection
-from lakebed.engine.refs.refusals import Refusals
-from lakebed.engine.refs.resolve import Resolver
-from lakebed.engine.refs.tags import Tags
+from lakebed.engine.refs.resolve import Refusals, Resolver
 from lakebed.engine.repositories.repositories import Repositories
 from lakebed.kv import Item, OutcomeUnknown
 

@@ -38,6 +38,7 @@ from lakebed.formats.errors import (
     FormatTooNew,
     InvalidEntries,
 )
+from lakebed.formats.files import FORMAT_VERSION
 from lakebed.formats.layout import (
     OWNER_PATH,
     Owner,
@@ -62,7 +63,6 @@ from lakebed.formats.metaranges import (
     metarange_table,
     range_id,
 )
-from lakebed.formats.parquet import FORMAT_VERSION
 from lakebed.formats.refs import (
     MANIFEST_NAME,
     REF_SCHEMAS,

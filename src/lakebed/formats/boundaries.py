@@ -18,7 +18,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from lakebed.formats import ENTRY_SCHEMA, RangeRef, range_id
-from lakebed.formats.parquet import one_array, value_bounds, value_lengths
+from lakebed.formats.files import one_array, value_bounds, value_lengths
 
 _U64 = np.uint64
 _EACH_INT, _LAST_INT = 0x9E3779B97F4A7C15, 0xD6E8FEB86659FD93

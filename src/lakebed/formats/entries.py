@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakebed.formats.errors import InvalidEntries
-from lakebed.formats.parquet import one_array, required
+from lakebed.formats.files import one_array, required
 
 _TEXT_MAP: Final = pa.map_(pa.string(), required("value", pa.string()))
 
@@ -242,7 +242,6 @@ def _ordered(maps: pa.MapArray) -> pa.MapArray:
 
 
 def _strictly_ordered(owners: pa.Array, keys: pa.Array) -> bool:
-    """Return whether the keys of each owner are strictly increasing."""
     same_owner = pc.equal(owners[1:], owners[:-1])
     rising = pc.less(keys[:-1], keys[1:])
     return bool(pc.all(pc.or_(pc.invert(same_owner), rising), min_count=0).as_py())

@@ -35,9 +35,8 @@ from typing import Final, NewType, TypeVar
 
 import pyarrow as pa
 
-from lakebed.formats.documents import decode_document, encode_document, read_record
 from lakebed.formats.errors import ForeignFile
-from lakebed.formats.parquet import FileType, required
+from lakebed.formats.files import FileType, decode_document, encode_document, read_record, required
 
 GCRunID = NewType("GCRunID", str)
 """Id of a run within its repository."""

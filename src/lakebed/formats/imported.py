@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakebed.formats.entries import ENTRY_SCHEMA, KEY_BYTES_MAX, AddressType
-from lakebed.formats.parquet import FileType, one_array, required
+from lakebed.formats.files import FileType, one_array, required
 
 CONTENT: Final = "::lakebed::content"
 """Metadata key with the location and the ETag of the object."""

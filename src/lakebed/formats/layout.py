@@ -24,8 +24,8 @@ import json
 from dataclasses import asdict, dataclass
 from typing import Final
 
-from lakebed.formats.documents import load_json, read_record
 from lakebed.formats.errors import ForeignFile, FormatTooNew
+from lakebed.formats.files import load_json, read_record
 from lakebed.formats.gc_files import GCMarker, GCRunID
 from lakebed.formats.metaranges import MetaRangeID, RangeID
 from lakebed.formats.refs import DumpID

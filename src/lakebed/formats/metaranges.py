@@ -20,7 +20,7 @@ import pyarrow as pa
 from lakebed.base.errors import quoted
 from lakebed.formats.entries import ENTRY_SCHEMA
 from lakebed.formats.errors import DamagedFile, FormatTooNew
-from lakebed.formats.parquet import FileType, check_id, content_id, required
+from lakebed.formats.files import FileType, check_id, content_id, required
 
 RangeID = NewType("RangeID", str)
 """Content id of a range: every row, every column."""

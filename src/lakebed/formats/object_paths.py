@@ -69,7 +69,6 @@ class ObjectPath:
 
     @property
     def issued_us(self) -> int:
-        """Issue time of the path."""
         return int(self.uid[:TIME_DIGITS], 16)
 
     @classmethod

@@ -9,7 +9,7 @@ from typing import Final
 
 import pyarrow as pa
 
-from lakebed.formats.parquet import FileType, required
+from lakebed.formats.files import FileType, required
 
 PURGE_SCHEMA: Final = pa.schema(
     [

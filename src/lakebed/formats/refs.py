@@ -18,9 +18,8 @@ from typing import Final, NewType
 
 import pyarrow as pa
 
-from lakebed.formats.documents import decode_document, encode_document, read_record
 from lakebed.formats.errors import DamagedFile, ForeignFile
-from lakebed.formats.parquet import FileType, required
+from lakebed.formats.files import FileType, decode_document, encode_document, read_record, required
 
 DumpID = NewType("DumpID", str)
 """Id of a dump within its storage namespace."""

@@ -288,7 +288,6 @@ def _records(store: Store, partition: bytes) -> Iterator[Item]:
 
 
 def _fitting(items: Iterator[tuple[bytes, bytes]]) -> Iterator[tuple[bytes, bytes]]:
-    """Yield the items of one chunk."""
     size = 0
     for key, value in islice(items, CHUNK_KEYS):
         yield key, value

@@ -58,13 +58,11 @@ from lakebed.kv.store import (
     DeletePredicate,
     Item,
     Limits,
-    Predicate,
     Put,
     Store,
     Version,
     applied_before,
     check_deletable,
-    check_predicate,
     new_version,
 )
 
@@ -230,17 +228,9 @@ class FencedStore(Store):
             raise KeyNotFound(partition, key)
         return Item(key, cell.value, cell.version)
 
-    def set(
-        self,
-        partition: bytes,
-        key: bytes,
-        value: bytes,
-        predicate: Predicate = ANY,
-        *,
-        version: Version | None = None,
-    ) -> Version:
+    def _set(self, put: Put) -> None:
+        partition, key, value, predicate, version = put
         with self._lifetime.call(partition, key, value):
-            check_predicate(predicate)
             stamp = version or new_version(self._runtime)
             new = Cell(stamp, stamp, value)
             if predicate is ANY:
@@ -255,7 +245,6 @@ class FencedStore(Store):
                 self._write(partition, key, cell.expected, new, _is_live)
             else:
                 self._replace(partition, key, predicate, new)
-        return stamp
 
     def delete(self, partition: bytes, key: bytes, predicate: DeletePredicate = ANY) -> None:
         with self._lifetime.call(partition, key):
@@ -292,7 +281,7 @@ class FencedStore(Store):
 
         def write(put: Put) -> None:
             try:
-                self.set(put.partition, put.key, put.value, version=put.version)
+                self._set(put)
             except (StoreUnavailable, StoreClosed):
                 raise
             except OutcomeUnknown:

@@ -184,22 +184,6 @@ class ManagedStore(Store):
             each.removeprefix(self._prefix) for each in page if each.startswith(self._prefix)
         ], after
 
-    def set(
-        self,
-        partition: bytes,
-        key: bytes,
-        value: bytes,
-        predicate: Predicate = ANY,
-        *,
-        version: Version | None = None,
-    ) -> Version:
-        version = version or new_version(self._runtime)
-        inside = self._inside(partition)
-        call = partial(self.driver.set, inside, key, value, predicate, version=version)
-        operation = "set" if predicate is ANY else "set_if"
-        self._write(operation, (partition, key), predicate, version, call)
-        return version
-
     def write(self, writes: Sequence[Put], reads: Sequence[Place] = ()) -> list[Item | None]:
         found: list[Item | None] | None = None
         if len(writes) == 1:
@@ -207,7 +191,8 @@ class ManagedStore(Store):
             version = version or new_version(self._runtime)
             put = Put(self._inside(partition), key, value, predicate, version)
             call = partial(self.driver.write, [put], self._all_inside(reads))
-            found = self._write("write", (partition, key), predicate, version, call)
+            operation = "write" if reads else "set" if predicate is ANY else "set_if"
+            found = self._write(operation, (partition, key), predicate, version, call)
         else:
             for begin in range(0, len(writes), WRITE_CHUNK):
                 chunk = writes[begin : begin + WRITE_CHUNK]

@@ -14,6 +14,8 @@ call (unless it was used just before: see `is_usable`).
 
 import logging
 import os
+import socket
+import struct
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
@@ -249,3 +251,14 @@ class Pool(Generic[LinkT]):
 
     def _unreachable(self, reason: str) -> StoreUnreachable:
         return StoreUnreachable(f"cannot connect to {self._database}: {reason}")
+
+
+def bound_by_kernel(connected: socket.socket, seconds: float) -> None:
+    """Limit each operation on a blocking socket; on time-out it fails with `EAGAIN`.
+
+    Python's own time-outs poll before each operation, and each poll lets other threads run first.
+    With many threads, this takes longer than the rest of a call.
+    """
+    bound = struct.pack("ll", *divmod(int(seconds * 1_000_000), 1_000_000))
+    for option in (socket.SO_RCVTIMEO, socket.SO_SNDTIMEO):
+        connected.setsockopt(socket.SOL_SOCKET, option, bound)

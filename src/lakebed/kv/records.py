@@ -88,7 +88,6 @@ class Records(Generic[MessageT]):
             return None
 
     def set(self, name: bytes, message: MessageT) -> Version:
-        """Write a record unconditionally."""
         return self._store.set(*self.place(name), message.SerializeToString())
 
     def set_if(
@@ -148,7 +147,6 @@ class Records(Generic[MessageT]):
         )
 
     def delete(self, name: bytes) -> None:
-        """Delete a record if it exists."""
         self._store.delete(*self.place(name))
 
     def delete_if(self, name: bytes, predicate: Version) -> None:

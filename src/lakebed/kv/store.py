@@ -218,7 +218,6 @@ def _pages(
     limit: int | None,
     end: bytes | None,
 ) -> Iterator[list[Item]]:
-    """Yield the items of a scan, page by page."""
     size = FIRST_PAGE if limit is None else min(limit, LARGEST_LIMITED_PAGE)
     while size:
         page = read(start, size, end)
@@ -291,6 +290,8 @@ class Store(ABC):
     shared_between_processes: bool
     """Whether other processes that open the same URL see the same data."""
 
+    _runtime: Runtime
+
     @abstractmethod
     def get(self, partition: bytes, key: bytes) -> Item:
         """Return the item of a key.
@@ -299,7 +300,6 @@ class Store(ABC):
             KeyNotFound: The key does not exist.
         """
 
-    @abstractmethod
     def set(
         self,
         partition: bytes,
@@ -317,6 +317,9 @@ class Store(ABC):
             PredicateFailed: The predicate does not hold; nothing was written.
             OutcomeUnknown: The write may have been applied; it will not be applied later.
         """
+        version = version or new_version(self._runtime)
+        self.write([Put(partition, key, value, predicate, version)])
+        return version
 
     @abstractmethod
     def delete(self, partition: bytes, key: bytes, predicate: DeletePredicate = ANY) -> None:
@@ -445,10 +448,14 @@ class Store(ABC):
 
     def _set_each(self, writes: Sequence[Put]) -> None:
         applied = False
-        for partition, key, value, predicate, version in writes:
+        for put in writes:
             with applied_before(any_step=applied):
-                self.set(partition, key, value, predicate, version=version)
+                self._set(put)
             applied = True
+
+    def _set(self, put: Put) -> None:
+        """Apply one checked write; called by `write`, which drivers may override instead."""
+        raise NotImplementedError
 
     def _set_all(self, writes: Sequence[Put]) -> None:
         """Apply several checked, unconditional writes; called by `write`.

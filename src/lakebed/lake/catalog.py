@@ -13,14 +13,12 @@ from lakebed.lake.copies import Copies
 from lakebed.lake.diff import Differences
 from lakebed.lake.etag_pins import ETagPins
 from lakebed.lake.external import ExternalObjects
-from lakebed.lake.imports.imports import Imports
-from lakebed.lake.imports.outside import OutsideImports
+from lakebed.lake.imports.imports import Imports, OutsideImports
 from lakebed.lake.imports.runner import ImportRunner
 from lakebed.lake.links import Links
 from lakebed.lake.metadata_files import MetadataFiles, Symlinks
 from lakebed.lake.multipart.complete import Completions
-from lakebed.lake.multipart.presigned import PresignedUploads
-from lakebed.lake.multipart.uploads import MultipartUploads
+from lakebed.lake.multipart.uploads import MultipartUploads, PresignedUploads
 from lakebed.lake.objects import Objects
 from lakebed.lake.presign import Presigning, Signer
 from lakebed.lake.preview.previews import Previews
@@ -74,7 +72,7 @@ class Catalog:
         self.presigning = Presigning(
             block, runtime, life_seconds=settings.presign_life_seconds, signer=signer
         )
-        self.pins = ETagPins(store, block, runtime, settings)
+        self.pins = ETagPins(store, block)
         self.objects = Objects(engine, block, runtime, self.presigning, self.pins, purge_marks)
         self.versions = Versions(engine, runtime)
         self.previews = Previews(self.objects, runtime)

@@ -120,12 +120,10 @@ class Checksum(NamedTuple):
         return sent in {self, Checksum(self.algorithm, self.value.partition("-")[0])}
 
     def __str__(self) -> str:
-        """Return the stored form."""
         return f"{self.algorithm}:{self.value}"
 
     @classmethod
     def of(cls, algorithm: str, digest: bytes) -> "Checksum":
-        """Encode a digest as in headers."""
         return cls(algorithm, b64encode(digest).decode())
 
     @classmethod

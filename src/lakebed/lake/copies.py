@@ -385,8 +385,6 @@ class Copies:
 
 
 def _still(entry: Entry) -> Condition:
-    """Return the condition that the entry is unchanged."""
-
     def is_still(found: Entry | None) -> bool:
         return (
             found is not None

@@ -29,42 +29,30 @@ from dataclasses import replace
 from typing import Final
 
 from lakebed.base.errors import quoted
-from lakebed.base.ids import UniqueID
-from lakebed.base.runtime import Runtime, to_us
-from lakebed.block import BlockError, BlockStore, ETag, ObjectNotFound
+from lakebed.block import BlockStore, ETag, ObjectNotFound
 from lakebed.engine.errors import TooManyTries
 from lakebed.engine.model import Repository
 from lakebed.formats import Entry
-from lakebed.formats.object_paths import ObjectPath, ObjectUID, issued_us
+from lakebed.formats.object_paths import ObjectPath
 from lakebed.kv import ABSENT, OutcomeUnknown, PredicateFailed, Store, StoreUnavailable
-from lakebed.kv.records import Record, Records
+from lakebed.kv.records import Records
 from lakebed.lake import entry_metadata
 from lakebed.lake import records_pb2 as pb
 from lakebed.lake.errors import ChangedBytes, MissingBytes
 from lakebed.lake.keys import PINS
 from lakebed.lake.model import ObjectStats, PinKey, SeenAt, stats_of
-from lakebed.lake.settings import CatalogSettings
 
 _TRIES: Final = 10
-
-CHECKED_MAX: Final = 100
-"""Objects checked per repository in one cleaning pass; the next pass continues from there."""
 
 _LOGGER: Final = logging.getLogger(__name__)
 
 
 class ETagPins:
-    """Creates and removes the pins of all repositories."""
+    """Creates the pins of all repositories."""
 
-    def __init__(
-        self, store: Store, block: BlockStore, runtime: Runtime, settings: CatalogSettings
-    ) -> None:
+    def __init__(self, store: Store, block: BlockStore) -> None:
         self._store = store
         self._block = block
-        self._runtime = runtime
-        self._settings = settings
-        self._positions: dict[UniqueID, bytes] = {}
-        """Start of the next cleaning pass; defaults to the first pin."""
 
     def content_of(self, stats: ObjectStats) -> ETag | None:
         """Return the ETag required of an object, or None if it is unknown.
@@ -105,40 +93,6 @@ class ETagPins:
         if found.size != stats.size:
             raise resized(stats, found.size)
         return pb.Pin(address=str(key.address), etag=found.etag, size=found.size)
-
-    def clean(self, repository: Repository, times: CatalogSettings | None = None) -> int:
-        """Remove pins of deleted objects, at most `CHECKED_MAX` checked; return their number."""
-        pins = Records(self._store, PINS, repository.partition)
-        start = self._positions.pop(repository.unique_id, b"")
-        broken: list[bytes] = []
-        records = list(pins.scan_readable(broken.append, start=start, limit=CHECKED_MAX))
-        removed = 0
-        for record in records:
-            try:
-                if self._is_over(repository, record, times or self._settings):
-                    pins.delete_if(record.name, record.predicate)
-                    removed += 1
-            except PredicateFailed:
-                continue
-            except BlockError as error:
-                _LOGGER.warning(
-                    "pins of repository %s were not cleaned up: %s", repository.id, error
-                )
-                break
-        names = [*broken, *(record.name for record in records)]
-        if len(names) == CHECKED_MAX:
-            self._positions[repository.unique_id] = max(names) + b"\0"
-        return removed
-
-    def _is_over(
-        self, repository: Repository, record: Record[pb.Pin], times: CatalogSettings
-    ) -> bool:
-        # Presigned URLs to write objects of this age have expired: see `CatalogSettings.check`.
-        age = times.min_age_seconds + times.skew_seconds
-        is_old = issued_us(ObjectUID(record.name.decode())) < to_us(self._runtime.now() - age)
-        return is_old and not self._block.exists(
-            repository.namespace.address(record.message.address)
-        )
 
 
 def with_pin(repository: Repository, entry: Entry, ref: str | None = None) -> ObjectStats:

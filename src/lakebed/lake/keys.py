@@ -20,15 +20,12 @@ Imports that have not ended are also in partition ``imports``, as ``waiting/<id>
 runner need not scan all repositories.
 """
 
-from collections.abc import Callable
-from contextlib import suppress
 from typing import Final, TypeVar
 
 from google.protobuf.message import Message
 
 from lakebed.formats.object_paths import ObjectUID, issued_us
-from lakebed.kv import PredicateFailed
-from lakebed.kv.records import RecordKind, Records
+from lakebed.kv.records import RecordKind
 from lakebed.lake import records_pb2 as pb
 
 MessageT = TypeVar("MessageT", bound=Message)
@@ -62,14 +59,3 @@ def copy_of(message: MessageT) -> MessageT:
     copy = type(message)()
     copy.CopyFrom(message)
     return copy
-
-
-def remove_where(records: Records[MessageT], is_over: Callable[[MessageT], bool]) -> int:
-    """Remove records that are over, except concurrently changed ones; return their number."""
-    removed = 0
-    for record in records.scan_readable():
-        if is_over(record.message):
-            with suppress(PredicateFailed):
-                records.delete_if(record.name, record.predicate)
-                removed += 1
-    return removed

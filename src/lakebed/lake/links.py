@@ -71,7 +71,7 @@ from lakebed.kv.store import applied_before
 from lakebed.lake import records_pb2 as pb
 from lakebed.lake.entry_metadata import for_content, for_unverified
 from lakebed.lake.errors import InvalidLink, LinkExpired
-from lakebed.lake.keys import LINKS, copy_of, remove_where
+from lakebed.lake.keys import LINKS, copy_of
 from lakebed.lake.model import (
     DEFAULT_CONTENT_TYPE,
     ObjectStats,
@@ -243,12 +243,6 @@ class Links:
             )
             self._record_staged(request, is_valid.record)
         return stats_of(repository.namespace, entry)
-
-    def clean(self, repository: Repository, times: CatalogSettings | None = None) -> int:
-        """Remove the records of links that expired some time ago; return their number."""
-        settings = times or self._settings
-        now = self._runtime.now()
-        return remove_where(self._links(repository), lambda link: is_over(link, settings, now))
 
     def unfinished(self, repository: Repository, start: bytes = b"") -> Iterator[_LinkRecord]:
         """Yield the unfinished links in order of their keys, from `start` on."""

@@ -69,7 +69,6 @@ class ObjectStats:
 
     @property
     def has_address(self) -> bool:
-        """Whether `address` is valid."""
         return not isinstance(self.location, str)
 
     @property

@@ -10,7 +10,7 @@ from lakebed.block import Address, InvalidAddress
 from lakebed.engine.committed import EntryPage
 from lakebed.engine.model import Repository
 from lakebed.formats import AddressType, Entry, entries_of
-from lakebed.formats.parquet import one_array
+from lakebed.formats.files import one_array
 from lakebed.lake.entry_metadata import RESERVED
 from lakebed.lake.etag_pins import with_pin
 from lakebed.lake.model import ObjectStats, derived_etag, location_of

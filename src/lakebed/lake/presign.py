@@ -51,7 +51,6 @@ class Presigning:
         return PresignedURL(url, _moment(expires))
 
     def to_create(self, address: Address) -> PresignedURL:
-        """Return a URL to create an object by PUT."""
         expires = self._expires()
         if self._signer is not None:
             return PresignedURL(self._signer.sign("PUT", address, expires), _moment(expires))
@@ -67,7 +66,6 @@ class Presigning:
             )
 
     def to_send_part(self, address: Address, upload_id: UploadId, number: int) -> PresignedURL:
-        """Return a URL to upload one part by PUT."""
         self.check_parts_supported()
         expires, life = self._expires(), self._life_seconds
         if self._signer is not None:

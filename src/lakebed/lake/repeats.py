@@ -45,7 +45,6 @@ class Invocation:
     """The client's id of the request: equal for all attempts, and unique to the request."""
 
     def digest(self, repository: RepositoryID, branch: BranchID, path: bytes) -> str:
-        """Return the digest of the request for a path."""
         digest = hashlib.sha256()
         texts = (self.principal, self.id, repository, branch)
         for part in (*(text.encode() for text in texts), path):

@@ -26,7 +26,7 @@ from lakebed.kv import ABSENT, OutcomeUnknown, Store
 from lakebed.kv.records import Records
 from lakebed.lake import records_pb2 as pb
 from lakebed.lake.errors import TaskNotFound
-from lakebed.lake.keys import TASKS, copy_of, remove_where
+from lakebed.lake.keys import TASKS, copy_of
 from lakebed.lake.refs import Refs
 from lakebed.lake.settings import CatalogSettings
 
@@ -118,7 +118,7 @@ class Tasks:
         if record is None or record.message.kind != kind:
             raise TaskNotFound(task_id)
         task = record.message
-        died = self._died(task)
+        died = has_died(task, self._settings, self._runtime.now())
         failed = died or task.state == pb.TASK_STATE_FAILED
         error = (
             "the server that ran it died, or was stopped: start it again" if died else task.error
@@ -133,17 +133,6 @@ class Tasks:
             error=error if failed else None,
             error_kind=("task_died" if died else task.error_kind) if failed else None,
         )
-
-    def clean(self, repository: Repository, times: CatalogSettings | None = None) -> int:
-        """Remove the records of tasks that ended or died some time ago; return their number."""
-        settings = times or self._settings
-        overdue_us = to_us(self._runtime.now() - settings.task_life_seconds)
-
-        def is_over(task: pb.Task) -> bool:
-            ended = task.state != pb.TASK_STATE_RUNNING or self._died(task)
-            return ended and task.updated_us < overdue_us
-
-        return remove_where(self._records(repository), is_over)
 
     def start(self, repository: Repository, kind: str, work: Callable[[], str]) -> TaskID:
         """Start a task; `work` returns its result."""
@@ -225,14 +214,14 @@ class Tasks:
             else:
                 return
 
-    def _died(self, task: pb.Task) -> bool:
-        silent_us = now_us(self._runtime) - task.updated_us
-        return task.state == pb.TASK_STATE_RUNNING and silent_us > to_us(
-            self._settings.task_heartbeat_seconds
-        )
-
     def _records(self, repository: Repository) -> Records[pb.Task]:
         return Records(self._store, TASKS, repository.partition)
+
+
+def has_died(task: pb.Task, settings: CatalogSettings, now: float) -> bool:
+    """Return whether a running task has not written a heartbeat for too long."""
+    overdue_us = to_us(now - settings.task_heartbeat_seconds)
+    return task.state == pb.TASK_STATE_RUNNING and task.updated_us < overdue_us
 
 
 def _note_error(task: pb.Task, error: Exception) -> None:

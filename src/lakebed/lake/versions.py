@@ -16,8 +16,7 @@ from lakebed.engine.committed import ChangeType, CommonPrefix, EntryQuery
 from lakebed.engine.committed.versions import EntryVersion
 from lakebed.engine.engine import Engine
 from lakebed.engine.errors import CommitNotFound, EntryNotFound, InvalidRef, RefNotFound
-from lakebed.engine.model import Commit, CommitID, Repository, RepositoryID
-from lakebed.engine.names import is_commit_id
+from lakebed.engine.model import Commit, CommitID, Repository, RepositoryID, is_commit_id
 from lakebed.engine.reading import Reading
 from lakebed.engine.refs.log import LogQuery
 from lakebed.lake.errors import InvalidVersion, VersionNotFound

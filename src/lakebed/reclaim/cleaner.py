@@ -37,9 +37,8 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Final
 
-from lakebed.base.ids import UniqueID
 from lakebed.base.leases import Lease
-from lakebed.base.runtime import Runtime
+from lakebed.base.runtime import Runtime, UniqueID
 from lakebed.block import Namespace
 from lakebed.engine import records_pb2 as pb
 from lakebed.engine.errors import TooManyTries
@@ -63,15 +62,14 @@ from lakebed.engine.model import (
     repository_partition,
 )
 from lakebed.engine.refs.branches import Branches
-from lakebed.engine.repositories.ownership import NamespaceClaims, NamespaceOwner
-from lakebed.engine.repositories.removal import (
-    DELETING,
-    INITIAL,
-    Removal,
+from lakebed.engine.repositories.ownership import (
+    NamespaceClaims,
+    NamespaceOwner,
     RepositoryRecord,
     owner_named,
     owner_of,
 )
+from lakebed.engine.repositories.removal import DELETING, INITIAL, Removal
 from lakebed.kv import (
     CorruptRecord,
     Item,

@@ -31,9 +31,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final
 
-from lakebed.base.ids import UniqueID
 from lakebed.base.leases import Lease
-from lakebed.base.runtime import Runtime, now_us, to_us
+from lakebed.base.runtime import Runtime, UniqueID, now_us, to_us
 from lakebed.base.tracing import traced
 from lakebed.block import BlockStore
 from lakebed.engine import records_pb2 as pb
@@ -388,7 +387,6 @@ class Retention:
 
     @traced("catalog.set_retention")
     def set_rules(self, repository_id: RepositoryID, rules: RetentionRules) -> None:
-        """Replace the rules of a repository."""
         self._rules.set(self._engine.repositories.get(repository_id), rules)
         self._leases.expect_garbage(repository_id)
 

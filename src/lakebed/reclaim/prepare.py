@@ -33,8 +33,7 @@ from typing import Any, Final
 
 from prometheus_client import Gauge
 
-from lakebed.base.ids import UniqueID
-from lakebed.base.runtime import Runtime, now_us, to_us
+from lakebed.base.runtime import Runtime, UniqueID, now_us, to_us
 from lakebed.base.tracing import traced
 from lakebed.block import BlockStore
 from lakebed.engine.engine import Engine

@@ -28,7 +28,7 @@ from lakebed.block import Address, AlreadyExists, BlockStore, ObjectNotFound
 from lakebed.engine.engine import Engine
 from lakebed.engine.leases import LeaseRecords
 from lakebed.engine.model import Repository, RepositoryID
-from lakebed.formats.documents import load_json
+from lakebed.formats.files import load_json
 from lakebed.formats.gc_files import (
     GC_SCHEMAS,
     MANIFEST_NAME,

@@ -14,8 +14,7 @@ from typing import Final
 from prometheus_client import Gauge
 
 from lakebed.base.errors import LakebedError
-from lakebed.base.ids import UniqueID
-from lakebed.base.runtime import Runtime, now_us, to_us
+from lakebed.base.runtime import Runtime, UniqueID, now_us, to_us
 from lakebed.block import BlockSettings
 from lakebed.engine.engine import Engine
 from lakebed.engine.errors import RepositoryNotFound
@@ -154,7 +153,11 @@ class RunSchedule:
 
     def _storage(self, repository: Repository) -> Storage:
         return Storage(
-            self._block_settings, repository.namespace, repository.unique_id, self._versions
+            self._block_settings,
+            repository.namespace,
+            repository.unique_id,
+            self._versions,
+            opened=self._reclaim.block,
         )
 
     def _new_job(self, repository: Repository, storage: Storage) -> CollectorJob:

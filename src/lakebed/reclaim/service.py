@@ -5,9 +5,8 @@
 
 from dataclasses import asdict
 
-from lakebed.base.ids import UniqueID
 from lakebed.base.leases import LeaseState
-from lakebed.base.runtime import Runtime
+from lakebed.base.runtime import Runtime, UniqueID
 from lakebed.block import BlockStore
 from lakebed.engine.engine import Engine
 from lakebed.engine.model import Repository
@@ -17,6 +16,7 @@ from lakebed.lake.catalog import Catalog
 from lakebed.lake.purge_marks import PurgeMarks
 from lakebed.lake.settings import CatalogSettings
 from lakebed.reclaim.backups import Backups
+from lakebed.reclaim.expired_records import ExpiredRecords, UnfinishedUploads
 from lakebed.reclaim.expirer import Clocks, Expirer, Retention
 from lakebed.reclaim.explain import Explanations
 from lakebed.reclaim.prepare import GCPreparation
@@ -24,7 +24,6 @@ from lakebed.reclaim.purges import Purges
 from lakebed.reclaim.repository_purges import RepositoryPurges
 from lakebed.reclaim.retention import RetentionRecords
 from lakebed.reclaim.runs import GCLeases, GCMarkers, GCRuns
-from lakebed.reclaim.unfinished import UnfinishedUploads
 
 
 class CollectionParts:
@@ -42,6 +41,7 @@ class CollectionParts:
         settings: CatalogSettings | None = None,
     ) -> None:
         settings = settings or CatalogSettings()
+        self.block = block
         self.rules = RetentionRecords(store, runtime)
         self.expirer = Expirer(
             store, runtime, engine.marks, self.rules, expiring_seconds=engine.expiring_seconds
@@ -79,6 +79,7 @@ class Reclaim(CollectionParts):
             engine, store, block, runtime, settings, self.purge_marks, self.backups
         )
         self.repository_purges = RepositoryPurges(engine, store, block, runtime, settings)
+        self.expired = ExpiredRecords(catalog, store, block, runtime, settings)
         self.unfinished = UnfinishedUploads(engine, catalog.links, catalog.multiparts)
 
 

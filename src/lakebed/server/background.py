@@ -23,7 +23,6 @@ from prometheus_client import Counter, Gauge
 from lakebed.base.errors import LakebedError
 from lakebed.block import BlockError
 from lakebed.reclaim.cleaner import Cleaner
-from lakebed.reclaim.expired_records import clean_expired
 from lakebed.reclaim.schedule import RunSchedule, export_last_good
 from lakebed.server.app import begin_tracing, open_services
 from lakebed.server.http import logs
@@ -62,7 +61,7 @@ def jobs_of(services: Services) -> dict[str, Job]:
     return {
         "cleaner": cleaner.run_once,
         "logouts": services.auth.clean_logouts,
-        "expired": lambda: clean_expired(services.catalog, runtime),
+        "expired": services.reclaim.expired.run_once,
         "runs": lambda: clean_runs(services),
         "purges": services.reclaim.repository_purges.run_due,
         "gc_age": lambda: export_last_good(services.reclaim, services.foundation.engine),

@@ -54,7 +54,6 @@ class HookCalls:
         self._application = cache(build)
 
     def caller(self, event: HookEvent) -> Caller:
-        """Return the API caller for the hooks of an event."""
         assert self._services is not None, "attach must be called first"
         return _Caller(self._services, self._application, event)
 

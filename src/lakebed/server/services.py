@@ -30,5 +30,4 @@ class Services:
     foundation: Foundation
 
     def close(self) -> None:
-        """Close all connections."""
         self.foundation.close()

@@ -9,16 +9,7 @@ from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
 from lakebed.kv.errors import OutcomeUnknown, StoreUnavailable
-from lakebed.kv.store import (
-    ANY,
-    DeletePredicate,
-    Item,
-    Predicate,
-    Put,
-    Store,
-    Version,
-    applied_before,
-)
+from lakebed.kv.store import ANY, DeletePredicate, Item, Put, Store, Version, applied_before
 
 ResultT = TypeVar("ResultT")
 
@@ -49,6 +40,7 @@ class FaultyStore(Store):
         self.name = inner.name
         self.limits = inner.limits
         self.shared_between_processes = inner.shared_between_processes
+        self._runtime = inner._runtime  # noqa: SLF001 - the versions of its writes
         self._inner = inner
         self._intercept = intercept
 
@@ -59,20 +51,10 @@ class FaultyStore(Store):
         call = StoreCall("get", partition, key, writes=False)
         return self._intercept(call, lambda: self._inner.get(partition, key))
 
-    def set(
-        self,
-        partition: bytes,
-        key: bytes,
-        value: bytes,
-        predicate: Predicate = ANY,
-        *,
-        version: Version | None = None,
-    ) -> Version:
-        operation = "set" if predicate is ANY else "set_if"
-        call = StoreCall(operation, partition, key, writes=True, version=version)
-        return self._intercept(
-            call, lambda: self._inner.set(partition, key, value, predicate, version=version)
-        )
+    def _set(self, put: Put) -> None:
+        operation = "set" if put.predicate is ANY else "set_if"
+        call = StoreCall(operation, put.partition, put.key, writes=True, version=put.version)
+        self._intercept(call, lambda: self._inner.write([put]))
 
     def write(
         self, writes: Sequence[Put], reads: Sequence[tuple[bytes, bytes]] = ()

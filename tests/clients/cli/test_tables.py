@@ -3,8 +3,8 @@
 import msgspec
 import pytest
 
-from lakebed.clients.cli.commands.commit_graph import graph_lines
-from lakebed.clients.cli.tables import Column, CommitId, Size, Whole, table_lines
+from lakebed.clients.cli.commands.history import graph_lines
+from lakebed.clients.cli.output import Column, CommitId, Size, Whole, table_lines
 from lakebed.wire.refs import Commit
 
 COMMIT = "0123456789abcdef" * 4

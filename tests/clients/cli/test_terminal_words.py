@@ -80,6 +80,7 @@ def test_a_script_for_each_shell_asks_the_command(
     assert f"_LAKEBED_COMPLETE=complete_{shell}" in script
 
 
+@pytest.mark.slow
 def test_bash_completes_commands(home: Path) -> None:
     program = home / "lakebed"
     program.write_text(f'#!/bin/sh\nexec {sys.executable} -m lakebed "$@"\n')

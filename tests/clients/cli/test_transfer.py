@@ -193,6 +193,7 @@ def test_when_making_jobs_fails_the_transfers_end() -> None:
     assert ended.wait(30)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("interruptible")
 def test_an_interrupt_that_does_not_wake_the_caller_ends_the_wait() -> None:
     interrupted, ended = Event(), Event()

@@ -10,8 +10,7 @@ from typing import TypeVar
 import pyarrow as pa
 from hypothesis import strategies as st
 
-from lakebed.base.ids import UniqueID
-from lakebed.base.runtime import ThreadRuntime
+from lakebed.base.runtime import ThreadRuntime, UniqueID
 from lakebed.block import LocalSettings, MemorySettings, Namespace, open_block
 from lakebed.engine.committed import Breaks, Cache, Committed
 from lakebed.engine.model import FilesRoot

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from lakebed.base.ids import UniqueID
+from lakebed.base.runtime import UniqueID
 from lakebed.block import LocalSettings, MemorySettings, Namespace, open_block
 from lakebed.engine.committed import Cache, Committed
 from lakebed.engine.committed.files import DiskCache, Files, MemoryCache, NewRange

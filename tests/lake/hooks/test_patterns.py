@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakebed.lake.hooks.patterns import InvalidPattern, check_pattern, matches
+from lakebed.lake.hooks.conditions import InvalidPattern, check_pattern, matches
 
 
 @pytest.mark.parametrize(

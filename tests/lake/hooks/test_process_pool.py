@@ -56,6 +56,7 @@ def hooks() -> Hooks:
     return Hooks()
 
 
+@pytest.mark.slow
 def test_one_user_leaves_a_process_to_others(hooks: Hooks) -> None:
     running = [hooks.begin("jane") for _ in range(PER_USER_MAX)]
     with pytest.raises(HookFailed, match=f"none ended within {WAIT_SECONDS_MAX:g} seconds"):
@@ -75,6 +76,7 @@ def test_a_hook_that_failed_gives_its_process_back(hooks: Hooks) -> None:
             raise ValueError("oops")
 
 
+@pytest.mark.slow
 def test_nested_hooks_do_not_wait_for_those_that_wait_for_them(hooks: Hooks) -> None:
     for _ in range(PER_USER_MAX):
         hooks.begin("jane")
@@ -86,6 +88,7 @@ def test_nested_hooks_do_not_wait_for_those_that_wait_for_them(hooks: Hooks) -> 
     hooks.begin("jane", depth=1)
 
 
+@pytest.mark.slow
 def test_a_hook_after_an_operation_waits_until_its_deadline(hooks: Hooks) -> None:
     for _ in range(PER_USER_MAX):
         hooks.begin("jane")

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from lakebed.lake.hooks.conditions import InvalidCondition, evaluate
 from lakebed.lake.hooks.errors import HookFailed
+from lakebed.lake.hooks.kinds.context import Environment
 from lakebed.lake.hooks.properties import parse_duration
-from lakebed.lake.hooks.secrets import Environment
 from lakebed.lake.hooks.settings import EnvironmentSettings
 
 

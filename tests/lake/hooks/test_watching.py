@@ -18,6 +18,7 @@ from tests.lake.hooks.run_kit import LAKE, HookLake
 FIRST = "0000_0000"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("event_type", ["pre-commit", "post-commit"])
 def test_a_run_that_goes_on_is_shown_to_those_who_ask_for_it(event_type: str) -> None:
     lake = HookLake()
@@ -79,6 +80,7 @@ class SlowLogs(MemoryBlockStore):
         return super().put(address, [content])
 
 
+@pytest.mark.slow
 def test_the_whole_log_is_what_is_stored_last() -> None:
     block = SlowLogs()
     lake = HookLake(block=block)

@@ -15,14 +15,7 @@ from lakebed.server.s3.environ import Environ, query_parameters
 from lakebed.server.s3.errors import ErrorCode, S3Error
 from lakebed.server.s3.sigv4 import CLOCK_SKEW_MAX, verify
 from lakebed.server.s3.sigv4_fields import ALGORITHM, EXPIRES_SECONDS_MAX
-from tests.server.s3.kit import (
-    ACCESS_KEY,
-    NOW,
-    SECRET,
-    environ_of,
-    one_bit_changed,
-    secret_for,
-)
+from tests.server.s3.kit import ACCESS_KEY, NOW, SECRET, environ_of, one_bit_changed, secret_for
 
 CREDENTIALS = Credentials(ACCESS_KEY, SECRET)
 REGION = "eu-west-1"

@@ -17,6 +17,7 @@ step 2; such a key does not count, and readers remove it.
 """
 
 import logging
+import unicodedata
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from contextlib import suppress
@@ -27,14 +28,42 @@ from google.protobuf.message import DecodeError
 
 from lakebed.auth import records_pb2 as pb
 from lakebed.auth.entities.keys import AUTH, start_after
-from lakebed.auth.entities.names import check_name, is_name
-from lakebed.auth.errors import AlreadyExists, AuthNotFound, AuthTooManyTries
+from lakebed.auth.errors import AlreadyExists, AuthNotFound, AuthTooManyTries, InvalidName
 from lakebed.auth.model import AuthPage
 from lakebed.base.errors import quoted
-from lakebed.base.ids import UniqueID
-from lakebed.base.runtime import Runtime
+from lakebed.base.runtime import Runtime, UniqueID
 from lakebed.kv import ABSENT, CorruptRecord, Item, OutcomeUnknown, PredicateFailed, Store
 from lakebed.kv.records import Record, RecordKind, Records
+
+_BYTES_MAX: Final = 255
+_FORBIDDEN: Final = frozenset('/*?${}"\\[]')
+
+
+def is_name(name: str) -> bool:
+    """Return whether a user, group or policy can have this name.
+
+    A name is part of a key of the store, of a resource name and of a URL, so characters with a
+    meaning in these are forbidden. Mail addresses and names of people are valid.
+    """
+    return (
+        0 < len(name.encode("utf-8", "surrogatepass")) <= _BYTES_MAX
+        and name.strip() == name
+        and name not in {".", ".."}
+        and _FORBIDDEN.isdisjoint(name)
+        # Control characters, surrogates, unassigned code points.
+        and not any(unicodedata.category(character).startswith("C") for character in name)
+    )
+
+
+def check_name(noun: str, name: str) -> str:
+    """Return a name if valid for a user, group or policy."""
+    if not is_name(name):
+        raise InvalidName(
+            f"invalid {noun} name {name!r}: use 1 to {_BYTES_MAX} bytes without control characters,"
+            ' / * ? $ { } [ ] " \\, and leading or trailing space'
+        )
+    return name
+
 
 MessageT = TypeVar("MessageT", pb.User, pb.Group, pb.Policy)
 EntityT = TypeVar("EntityT")
@@ -85,7 +114,6 @@ class Entities(ABC, Generic[MessageT, EntityT]):
         """Return the value of a record."""
 
     def get(self, name: str) -> EntityT:
-        """Return an entity."""
         return self.entity(name, self.live(name).message)
 
     def list(self, *, prefix: str = "", after: str = "", amount: int = 100) -> AuthPage[EntityT]:

@@ -35,8 +35,7 @@ from lakebed.auth.secrets import (
     new_access_key_id,
     new_secret,
 )
-from lakebed.base.ids import UniqueID
-from lakebed.base.runtime import Runtime, now_us
+from lakebed.base.runtime import Runtime, UniqueID, now_us
 from lakebed.kv import ABSENT, OutcomeUnknown, Predicate, PredicateFailed, Store
 from lakebed.kv.records import Record, Records
 
@@ -101,11 +100,9 @@ class AccessKeys:
         return page
 
     def get(self, user: str, access_key_id: str) -> Credential:
-        """Return an access key of a user."""
         return _credential(self._line(user, access_key_id))
 
     def delete(self, user: str, access_key_id: str) -> None:
-        """Delete an access key of a user."""
         line = self._line(user, access_key_id)
         self._remove(line, access_key_id)
         _LOGGER.info("access key %s of user %s was deleted", access_key_id, user)

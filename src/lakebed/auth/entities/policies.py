@@ -10,8 +10,7 @@ from lakebed.auth.entities.base import TRIES, Entities
 from lakebed.auth.errors import AuthTooManyTries, PolicyNotFound
 from lakebed.auth.model import Effect, Policy, PolicyID, Statement
 from lakebed.auth.policy.statements import check_new_statements
-from lakebed.base.ids import UniqueID, new_unique_id
-from lakebed.base.runtime import now_us
+from lakebed.base.runtime import UniqueID, new_unique_id, now_us
 from lakebed.kv import PredicateFailed
 
 _LOGGER: Final = logging.getLogger(__name__)

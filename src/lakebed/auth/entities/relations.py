@@ -16,12 +16,11 @@ from itertools import islice
 from typing import Final, Generic, TypeVar
 
 from lakebed.auth import records_pb2 as pb
-from lakebed.auth.entities.base import TRIES, Changed, Entities, MessageT, page_of
+from lakebed.auth.entities.base import TRIES, Changed, Entities, MessageT, is_name, page_of
 from lakebed.auth.entities.keys import AUTH, pair, pair_prefix, split_pair, start_after
-from lakebed.auth.entities.names import is_name
 from lakebed.auth.errors import AuthTooManyTries
 from lakebed.auth.model import AuthPage
-from lakebed.base.ids import UniqueID
+from lakebed.base.runtime import UniqueID
 from lakebed.kv import ABSENT, OutcomeUnknown, Predicate, PredicateFailed, Store
 from lakebed.kv.records import Record, RecordKind, Records
 

@@ -4,8 +4,7 @@ from lakebed.auth import records_pb2 as pb
 from lakebed.auth.entities.base import Entities
 from lakebed.auth.errors import GroupNotFound, UserNotFound
 from lakebed.auth.model import Group, GroupID, User, UserID
-from lakebed.base.ids import UniqueID, new_unique_id
-from lakebed.base.runtime import now_us
+from lakebed.base.runtime import UniqueID, new_unique_id, now_us
 
 
 class Users(Entities[pb.User, User]):
@@ -15,7 +14,6 @@ class Users(Entities[pb.User, User]):
     missing = UserNotFound
 
     def create(self, name: str, *, email: str = "", friendly_name: str = "") -> User:
-        """Create a user without permissions."""
         message = pb.User(
             unique_id=new_unique_id(self._runtime),
             created_us=now_us(self._runtime),

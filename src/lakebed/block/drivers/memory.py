@@ -19,7 +19,6 @@ from lakebed.block.errors import (
     StorageClosed,
     UploadNotFound,
 )
-from lakebed.block.multipart import check_part_number, check_parts
 from lakebed.block.ranges import ByteRange, resolve
 from lakebed.block.settings import MemorySettings
 from lakebed.block.store import (
@@ -39,6 +38,8 @@ from lakebed.block.streams import (
     LIST_BATCH_ROWS,
     ListedObject,
     Meter,
+    check_part_number,
+    check_parts,
     exactly,
     list_batch,
 )

@@ -22,8 +22,8 @@ from lakebed.clients.cli.options import (
     NoColorOption,
     VerboseOption,
 )
+from lakebed.clients.cli.output import switch_off_colours
 from lakebed.clients.cli.running import run
-from lakebed.clients.cli.tables import switch_off_colours
 from lakebed.clients.cli.uris import set_base_uri
 
 COMMANDS: Final = {

@@ -80,7 +80,6 @@ class LazyCommands(Mapping[str, Any]):
         return len(self._commands)
 
     def help_lines(self) -> list[tuple[str, str]]:
-        """Return the names and help texts."""
         return [(name, line) for name, (_, line) in self._commands.items()]
 
 

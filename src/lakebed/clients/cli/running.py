@@ -13,7 +13,7 @@ from typer.main import get_command
 
 from lakebed.base.errors import LakebedError, MissingExtraError
 from lakebed.clients.cli.errors import FAILED, INTERRUPTED, exit_code
-from lakebed.clients.cli.tables import printable
+from lakebed.clients.cli.output import printable
 from lakebed.clients.cli.uris import forget_base_uri
 
 SERVER_PACKAGES: Final = frozenset({"awscrt", "cryptography", "falcon", "httptools", "jwt", "lupa"})

@@ -5,10 +5,11 @@ which adds the options of `CommonOptions`, also accepted before the command's na
 """
 
 import inspect
+import logging
 import os
 import sys
-from collections.abc import Callable, Sequence
-from contextlib import closing
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from functools import cached_property, wraps
 from typing import Annotated, Any, Final, ParamSpec
@@ -16,15 +17,56 @@ from typing import Annotated, Any, Final, ParamSpec
 import typer
 
 from lakebed.clients.cli.errors import CommandError
-from lakebed.clients.cli.logs import shown_logs
 from lakebed.clients.cli.options import CommonOptions, common_parameters
-from lakebed.clients.cli.output import Column, Output
-from lakebed.clients.cli.tables import ItemT, switch_off_colours
+from lakebed.clients.cli.output import Column, ItemT, Output, switch_off_colours
 from lakebed.clients.http.http import Client
 from lakebed.clients.http.paging import list_some, query_of
 from lakebed.clients.http.settings import ClientSettings, load_settings
+from lakebed.clients.http.traffic import LOGGER as TRAFFIC
 from lakebed.wire.base import Page, PageQuery
 from lakebed.wire.calls import BoundCall
+
+_LOGGER: Final = logging.getLogger("lakebed")
+_NONE: Final = logging.CRITICAL + 1
+
+
+@contextmanager
+def shown_logs(level: str | None, *, traffic: bool) -> Iterator[None]:
+    """Show log lines from `level` on, and requests and responses with `traffic`.
+
+    Without a level, Python's default shows warnings.
+    """
+    if level is None and not traffic:
+        yield
+        return
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(_Format("%(levelname)s: %(message)s"))
+    before = _LOGGER.level, _LOGGER.propagate
+    wanted = logging.WARNING if level is None else _number(level)
+    _LOGGER.addHandler(handler)
+    _LOGGER.setLevel(wanted)
+    _LOGGER.propagate = False
+    before_traffic = TRAFFIC.level
+    TRAFFIC.setLevel(logging.DEBUG if traffic else before_traffic)
+    try:
+        yield
+    finally:
+        _LOGGER.removeHandler(handler)
+        _LOGGER.setLevel(before[0])
+        _LOGGER.propagate = before[1]
+        TRAFFIC.setLevel(before_traffic)
+
+
+def _number(level: str) -> int:
+    return _NONE if level == "none" else logging.getLevelNamesMapping()[level.upper()]
+
+
+class _Format(logging.Formatter):
+    """Formatter that leaves traffic lines without a prefix."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return record.getMessage() if record.name == TRAFFIC.name else super().format(record)
+
 
 P = ParamSpec("P")
 
@@ -48,14 +90,12 @@ class Session:
 
     @cached_property
     def settings(self) -> ClientSettings:
-        """The settings of the client."""
         return load_settings(
             environ=os.environ, config_file=self.options.config, endpoint=self.options.endpoint
         )
 
     @cached_property
     def client(self) -> Client:
-        """A client of the server in the settings."""
         return Client(self.settings)
 
     def anonymous_client(self, endpoint: str) -> Client:
@@ -83,7 +123,6 @@ class Session:
         self.output.table(list_any(page.amount, call, *path, query, **kwargs), columns)
 
     def close(self) -> None:
-        """Close the client."""
         if "client" in self.__dict__:
             self.client.close()
 

@@ -7,24 +7,93 @@ sections go on. Only Lakebed's own records and files are read, never objects.
 import json
 import os
 import platform
+import re
 import sys
 import zipfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields, is_dataclass
 from importlib.metadata import PackageNotFoundError, distributions, version
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
+from urllib.parse import unquote
 
 from lakebed import __version__
 from lakebed.base.runtime import Runtime, now_us, to_datetime
 from lakebed.block import BlockStore, open_block
 from lakebed.clients.diagnostics import health
 from lakebed.clients.diagnostics.fsck import RepositoryCheck
-from lakebed.clients.diagnostics.secrets import SecretMasker
 from lakebed.clients.diagnostics.survey import AHEAD_US, Survey, Surveyor
 from lakebed.kv import Store
-from lakebed.server.settings import ServerSettings, masked
+from lakebed.lake.hooks.settings import HookLimits
+from lakebed.server.http.logs import mask_secrets
+from lakebed.server.settings import MASK, ServerSettings, masked
+
+SHORTEST: Final = 4
+SHORTEST_VARIABLE: Final = 8
+"""Shorter values are unlikely to be secrets, and would match everywhere."""
+
+_SECRET_NAME: Final = re.compile(r"(?i)password|passwd|secret|token|key|credential|signature")
+_PASSWORD: Final = re.compile(r"(?<=://)[^/?#:]*:(.*)@")
+
+
+class SecretMasker:
+    """Masker of an installation's secrets.
+
+    Args:
+        settings: Settings of the server; None if unreadable.
+        environment: Environment variables; variables with secret names, and those for hooks, are
+            secret.
+    """
+
+    def __init__(self, settings: ServerSettings | None, environment: Mapping[str, str]) -> None:
+        hooks = HookLimits() if settings is None else settings.hooks
+        found = {
+            value
+            for name, value in environment.items()
+            if len(value) >= SHORTEST_VARIABLE
+            and (_SECRET_NAME.search(name) or name.startswith(hooks.env.prefix))
+        }
+        if settings is not None:
+            found.update(_secret_settings(settings))
+        found |= {password for value in found for password in _passwords(value)}
+        # Longest first: a secret may be part of another secret.
+        self._secrets = sorted(
+            (value for value in found if len(value) >= SHORTEST), key=len, reverse=True
+        )
+
+    def text(self, text: str) -> str:
+        for secret in self._secrets:
+            text = text.replace(secret, MASK)
+        return mask_secrets(text)
+
+    def data(self, data: object) -> object:
+        """Mask the secrets in plain data, also in names."""
+        if isinstance(data, str):
+            return self.text(data)
+        if isinstance(data, Mapping):
+            return {self.text(str(name)): self.data(value) for name, value in data.items()}
+        if isinstance(data, list | tuple):
+            return [self.data(each) for each in data]
+        if data is None or isinstance(data, bool | int | float):
+            return data
+        return self.text(str(data))
+
+
+def _secret_settings(settings: Any) -> Iterator[str]:
+    for each in fields(settings):
+        value = getattr(settings, each.name)
+        if is_dataclass(value):
+            yield from _secret_settings(value)
+        elif not each.repr and isinstance(value, str):
+            yield value
+
+
+def _passwords(value: str) -> Iterator[str]:
+    """Yield the passwords in a URL, raw and unquoted, as libraries print both."""
+    for password in _PASSWORD.findall(value):
+        yield from (password, unquote(password))
+
 
 ResultT = TypeVar("ResultT")
 
@@ -71,7 +140,6 @@ class Bundle:
         return found
 
     def fail(self, name: str, why: str) -> None:
-        """Record why a section failed."""
         self.sections[name] = {"failed": why}
         self.notes.append(f"cannot gather {name}: {why}")
 

@@ -7,8 +7,7 @@ from typing import Any, Final
 
 from google.protobuf.message import Message
 
-from lakebed.base.ids import UniqueID
-from lakebed.base.runtime import Runtime, now_us, to_datetime
+from lakebed.base.runtime import Runtime, UniqueID, now_us, to_datetime
 from lakebed.clients.diagnostics.records import DamagedRecord, as_text, decode, kind_name
 from lakebed.engine import records_pb2 as pb
 from lakebed.engine.keys import BRANCHES, GRAVELER, LEASES, REPOSITORIES

@@ -53,15 +53,12 @@ class LakebedDataSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """Return the name of the format."""
         return "lakebed"
 
     def schema(self) -> str:
-        """Return the columns."""
         return _COLUMNS
 
     def reader(self, schema: object) -> "LakebedReader":  # noqa: ARG002 - the schema is fixed
-        """Return the reader."""
         return LakebedReader(dict(self.options))
 
 

@@ -39,11 +39,9 @@ class GarbageServer:
         self._garbage = self._client.garbage
 
     def close(self) -> None:
-        """Close the connections."""
         self._client.close()
 
     def storage_namespace(self) -> str:
-        """Return the storage namespace of the repository."""
         return self._client.repositories.get(self._repository).storage_namespace
 
     def write_marker(self) -> tuple[GCMarker, Path | None]:
@@ -58,7 +56,6 @@ class GarbageServer:
         return found.results[0].meta_range_id
 
     def min_age_seconds(self) -> int:
-        """Return the minimum age of garbage, in seconds."""
         return self._client.config.garbage_collection().grace_period
 
     def now(self) -> float:

@@ -46,6 +46,7 @@ if TYPE_CHECKING:  # a command needs only a few of them
     from lakebed.wire.refs import BranchesAPI, CommitsAPI, RefsAPI, TagsAPI
     from lakebed.wire.repositories import RepositoriesAPI
     from lakebed.wire.staging import PartsAPI, StagingAPI
+from lakebed.wire.config import SetupState
 
 AnswerT = TypeVar("AnswerT")
 
@@ -151,7 +152,6 @@ class Client:
         )
 
     def close(self) -> None:
-        """Close the connections."""
         self._http.close()
         if "_storage" in self.__dict__:
             self._storage.close()
@@ -353,3 +353,21 @@ def _refusal(response: httpx.Response, endpoint: str) -> Refused:
 
 def _reason(error: Exception) -> str:
     return " ".join(str(error).split()) or type(error).__name__
+
+
+_SECONDS: Final = 30.0
+
+
+def waits_for_setup(endpoint: str) -> bool:
+    """Return whether a local server needs its initial setup; False if it does not respond."""
+    try:
+        answer = httpx.get(
+            f"{endpoint}/api/v1/setup_lakefs",
+            trust_env=False,
+            # The certificate is for another name, and no secret is sent.
+            verify=False,  # noqa: S501
+            timeout=_SECONDS,
+        )
+        return msgspec.json.decode(answer.content, type=SetupState).state == "not_initialized"
+    except (httpx.HTTPError, ValueError):
+        return False

@@ -19,9 +19,9 @@ from lakebed.clients.ingest.errors import UnsortedListing, UnsupportedPath
 from lakebed.clients.ingest.plan import IngestSource, ListedFile, ListingRange
 from lakebed.formats import RangeRef, encode_range, range_path
 from lakebed.formats.boundaries import Breaks, Cutter, ref_of
+from lakebed.formats.files import one_array
 from lakebed.formats.imported import decode_listing, encode_listing, imported_keys
 from lakebed.formats.layout import listing_path
-from lakebed.formats.parquet import one_array
 from lakebed.reclaim.collector.executors.read import Batches, Transform, rows
 from lakebed.reclaim.collector.storage import Storage
 

@@ -32,9 +32,8 @@ from lakebed.clients.ingest.executors import (
     cut_parts,
     list_found,
 )
-from lakebed.clients.ingest.heartbeats import heartbeats
 from lakebed.clients.ingest.plan import ListedFile, ListingRange, in_order, listing_ranges, parts
-from lakebed.clients.ingest.server import ImportReporter, Started
+from lakebed.clients.ingest.server import ImportReporter, Started, heartbeats
 from lakebed.formats import (
     MetaRangeID,
     RangeRef,

@@ -34,7 +34,6 @@ class IngestSource:
     destination: bytes
 
     def page(self, listed: pa.Table) -> ImportedPage:
-        """Return the entries for listed objects."""
         if self.is_prefix:
             return imported_page(listed, self.place, self.destination)
         return imported_object(listed, self.destination)

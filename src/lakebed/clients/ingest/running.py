@@ -11,9 +11,8 @@ from lakebed.block import BlockSettings
 from lakebed.clients.http.http import Client
 from lakebed.clients.http.retry import OUTLAST_RESTARTS
 from lakebed.clients.http.settings import ClientSettings
-from lakebed.clients.ingest.heartbeats import heartbeats
 from lakebed.clients.ingest.job import IngestJob
-from lakebed.clients.ingest.server import ImportBranch, ImportReporter, Started
+from lakebed.clients.ingest.server import ImportBranch, ImportReporter, Started, heartbeats
 from lakebed.reclaim.collector.spark import new_session
 from lakebed.reclaim.collector.storage import find_storage
 from lakebed.wire.imports import ImportReport

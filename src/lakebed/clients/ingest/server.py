@@ -1,10 +1,14 @@
 """Requests of an import on Spark to the server."""
 
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Self
+from typing import Final, Self
 
-from lakebed.clients.http.errors import UnexpectedAnswer
+from lakebed.base.leases import heartbeat_thread
+from lakebed.clients.http.errors import ClientError, UnexpectedAnswer
 from lakebed.clients.http.http import Client
 from lakebed.clients.ingest.plan import IngestSource
 from lakebed.formats.boundaries import Breaks
@@ -75,3 +79,35 @@ class ImportReporter:
         return self._client.imports.report(
             self._branch.repository, self._branch.name, query, progress
         )
+
+
+HEARTBEAT_SECONDS: Final = 2.0
+"""Interval of heartbeats. The server fails an import without heartbeats after a minute."""
+
+_LOGGER: Final = logging.getLogger(__name__)
+
+
+@contextmanager
+def heartbeats(
+    server: ImportReporter, progress: Callable[[], ImportReport], on_end: Callable[[str], object]
+) -> Iterator[None]:
+    """Report the progress to the server at intervals.
+
+    Args:
+        server: Receives the reports.
+        progress: Returns the current report.
+        on_end: Called, possibly several times, with the reason if the import has ended.
+    """
+
+    def send_heartbeat() -> bool:
+        try:
+            error = server.report(progress()).error
+        except ClientError as unheard:
+            _LOGGER.warning("cannot report to the server: %s", unheard)
+        else:
+            if error:
+                on_end(error.message)
+        return True
+
+    with heartbeat_thread(send_heartbeat, every_seconds=HEARTBEAT_SECONDS):
+        yield

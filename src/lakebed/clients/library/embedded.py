@@ -32,8 +32,7 @@ from lakebed.clients.library.hook_calls import LocalHookCalls
 from lakebed.clients.library.values import Change, Commit, CommonPrefix, ObjectInfo, RepositoryInfo
 from lakebed.engine.commits.requests import CommitRequest
 from lakebed.engine.committed import EntryPage, EntryQuery
-from lakebed.engine.model import BranchID, RepositoryID, TagID
-from lakebed.engine.names import check_repository_name
+from lakebed.engine.model import BranchID, RepositoryID, TagID, check_repository_name
 from lakebed.installation.folder import (
     NAMESPACE_PREFIX,
     SHORT_TIMES,
@@ -55,7 +54,7 @@ from lakebed.reclaim.collector.job import CollectorJob, CollectorOptions
 from lakebed.reclaim.collector.on_arrow import ArrowExecutor
 from lakebed.reclaim.collector.report import RunSummary
 from lakebed.reclaim.collector.storage import Storage
-from lakebed.reclaim.expired_records import clean_expired
+from lakebed.reclaim.expired_records import ExpiredRecords
 from lakebed.reclaim.service import CollectionParts, OwnServer
 
 ItemT = TypeVar("ItemT")
@@ -170,7 +169,9 @@ class EmbeddedBackend:
                 parts.foundation.engine,
             )
             found = self._catalog.repositories.get(RepositoryID(repository))
-            storage = Storage(parts.settings.storage, found.namespace, found.unique_id)
+            storage = Storage(
+                parts.settings.storage, found.namespace, found.unique_id, opened=block
+            )
             # A server on this directory may use longer times: use the defaults.
             times = CatalogSettings()
             collection = CollectionParts(engine, store, block, parts.runtime, times)
@@ -184,7 +185,7 @@ class EmbeddedBackend:
             if not options.dry_run:
                 # Without a server, this process has to delete expired records.
                 self._cleaner.run_once()
-                clean_expired(self._catalog, parts.runtime, times)
+                ExpiredRecords(self._catalog, store, block, parts.runtime, times).run_once()
             return summary
 
     # Branches and tags

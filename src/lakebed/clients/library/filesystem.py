@@ -92,7 +92,6 @@ class LakebedFileSystem(AbstractFileSystem):  # type: ignore[misc]  # untyped
         return found
 
     def info(self, path: str, **_: object) -> dict[str, object]:
-        """Describe a file or a directory."""
         name = self._strip_protocol(path)
         place = _split_path(name)
         if not place.path:
@@ -156,7 +155,6 @@ class LakebedFileSystem(AbstractFileSystem):  # type: ignore[misc]  # untyped
                 branch.delete_objects(_split_path(file).path for file in files)
 
     def rm_file(self, path: str) -> None:
-        """Delete a file."""
         self.rm(path)
 
     def mkdir(self, path: str, create_parents: bool = True, **_: object) -> None:

@@ -21,7 +21,6 @@ class LocalHookCalls:
         self._catalog = catalog
 
     def caller(self, _event: HookEvent) -> Caller:
-        """Return the caller for the hooks of an event."""
         assert self._catalog is not None, "attach() has to be called before any operation"
         return _Caller(self._catalog)
 

@@ -57,7 +57,6 @@ class LakeFSServer:
 
     @property
     def default_branch(self) -> str:
-        """The name of the default branch."""
         return self._info.default_branch
 
     @cached_property
@@ -87,7 +86,6 @@ class LakeFSServer:
     # Refs
 
     def commits(self) -> Iterator[SourceCommit]:
-        """Iterate over all commits."""
         for message in self._messages(self._dump.commits_meta_range_id, pb.CommitData):
             yield commit_of(message)
 
@@ -99,7 +97,6 @@ class LakeFSServer:
             yield SourceBranch(message.id, message.commit_id, message.id not in visible)
 
     def tags(self) -> Iterator[SourceTag]:
-        """Iterate over all tags."""
         for message in self._messages(self._dump.tags_meta_range_id, pb.TagData):
             yield SourceTag(message.id, message.commit_id)
 
@@ -146,11 +143,9 @@ class LakeFSServer:
     # Files
 
     def metarange(self, metarange_id: str) -> bytes:
-        """Return the file of a metarange."""
         return self._file("meta_range", metarange_id)
 
     def range(self, range_id: str) -> bytes:
-        """Return the file of a range."""
         return self._file("range", range_id)
 
     def _file(self, kind: str, name: str) -> bytes:

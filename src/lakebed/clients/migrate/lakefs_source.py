@@ -101,11 +101,9 @@ class StorageFiles:
         self._namespace = namespace
 
     def metarange(self, metarange_id: str) -> bytes:
-        """Return the file of a metarange."""
         return self._read(metarange_id)
 
     def range(self, range_id: str) -> bytes:
-        """Return the file of a range."""
         return self._read(range_id)
 
     def _read(self, name: str) -> bytes:

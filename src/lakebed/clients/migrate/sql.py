@@ -52,7 +52,6 @@ class SqlRefs:
         self._info = found[0]
 
     def close(self) -> None:
-        """Close the connection."""
         self._connection.close()
 
     @property
@@ -62,7 +61,6 @@ class SqlRefs:
 
     @property
     def default_branch(self) -> str:
-        """The name of the default branch."""
         return str(self._info["default_branch"])
 
     def commits(self) -> Iterator[SourceCommit]:

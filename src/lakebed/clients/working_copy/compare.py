@@ -119,13 +119,11 @@ class NameCheck:
         self._problems: list[str] = []
 
     def add(self, path: str) -> None:
-        """Check one more path."""
         problem = _problem_of(path) or self._clash(path)
         if problem is not None and len(self._problems) < _PROBLEMS_MAX:
             self._problems.append(f"{path!r}: {problem}")
 
     def finish(self) -> None:
-        """Raise the collected problems."""
         if self._problems:
             raise BadNames(self._problems)
 

@@ -49,7 +49,6 @@ class WorkingFolder:
             pass  # a file system without locks
 
     def close(self) -> None:
-        """Unlock the directory."""
         try:
             self._discard_drafts()
         finally:
@@ -122,7 +121,6 @@ class WorkingFolder:
         return file
 
     def status(self, file: BinaryIO, path: str) -> LocalFile:
-        """Return the status of an open file."""
         return _local_file(path, os.fstat(file.fileno()))
 
     def put(

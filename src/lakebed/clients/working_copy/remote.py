@@ -194,7 +194,6 @@ class Remote:
         return md5.hexdigest(), checksum
 
     def remove(self, branch: str, paths: Sequence[str]) -> None:
-        """Delete objects on a branch."""
         for start in range(0, len(paths), _REMOVED_AT_ONCE):
             batch = [self.source.prefix + path for path in paths[start : start + _REMOVED_AT_ONCE]]
             answer = self._client.objects.delete_many(self._lake, branch, PathList(paths=batch))
@@ -208,7 +207,6 @@ class Remote:
             self._client.branches.create(self._lake, body)
 
     def drop_branch(self, name: str) -> None:
-        """Delete a branch if it exists."""
         with _tolerating(_NOT_FOUND):
             self._client.branches.delete(self._lake, name)
 

@@ -51,7 +51,6 @@ class WorkingCopyState:
     """Unknown fields, preserved."""
 
     def encoded(self) -> bytes:
-        """Encode as YAML."""
         content = {
             "src": str(self.source),
             "at_head": self.at_head,

@@ -61,7 +61,7 @@ from lakebed.engine.metrics import COMMIT_CHANGES, COMMIT_SECONDS, REBUILDS, mea
 from lakebed.engine.model import Branch, BranchID, Commit, CommitID, Repository, StagingToken
 from lakebed.engine.refs.branches import Branches
 from lakebed.engine.refs.commits import Commits
-from lakebed.engine.refs.refusals import Refusals
+from lakebed.engine.refs.resolve import Refusals
 from lakebed.engine.settings import EngineSettings
 from lakebed.formats import MetaRangeID
 from lakebed.kv import StoreUnavailable

@@ -11,8 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from lakebed.base.ids import UniqueID
-from lakebed.base.runtime import Runtime
+from lakebed.base.runtime import Runtime, UniqueID
 from lakebed.engine.commits.build import Builds, MergeBuildRequest
 from lakebed.engine.commits.commit import Committer
 from lakebed.engine.commits.publish import Publisher

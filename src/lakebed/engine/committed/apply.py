@@ -17,7 +17,8 @@ join them, and the boundaries are the old ones again from the next key that ends
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Final
+from itertools import pairwise
+from typing import Final, Self
 
 import pyarrow as pa
 
@@ -29,13 +30,15 @@ from lakebed.engine.committed.columns import (
     Edits,
     SortedKeys,
     apply_rows,
+    prefix_end,
     successor,
 )
 from lakebed.engine.committed.files import Files, NewRange
-from lakebed.engine.committed.walk import NO_ENTRIES, map_ahead
+from lakebed.engine.committed.walk import NO_ENTRIES, map_ahead, window
+from lakebed.engine.errors import Invalid
 from lakebed.formats import MetaRange, MetaRangeID, RangeRef
 from lakebed.formats.boundaries import Breaks, Cutter, ref_of
-from lakebed.formats.parquet import one_array, table_bytes
+from lakebed.formats.files import one_array, table_bytes
 
 # Finished ranges are collected and written in parallel, within these bounds.
 _PENDING_RANGES: Final = 8
@@ -286,3 +289,70 @@ class Ingest:
 
     def finish(self) -> MetaRangeID:
         return self._builder.finish()
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """The keys from `start` (inclusive) to `end` (exclusive)."""
+
+    start: bytes
+    end: bytes | None
+    """None for no upper bound."""
+
+    @classmethod
+    def of_prefix(cls, prefix: bytes) -> Self:
+        return cls(prefix, prefix_end(prefix))
+
+    @classmethod
+    def of_key(cls, key: bytes) -> Self:
+        return cls(key, successor(key))
+
+    def overlaps(self, other: "Interval") -> bool:
+        return (self.end is None or other.start < self.end) and (
+            other.end is None or self.start < other.end
+        )
+
+    def __contains__(self, key: bytes) -> bool:
+        return self.start <= key and (self.end is None or key < self.end)
+
+
+def replace(
+    files: Files,
+    builder: Builder,
+    *,
+    base: MetaRange,
+    replacement: MetaRange,
+    intervals: Sequence[Interval],
+) -> MetaRangeID:
+    """Build and store the base with sorted, disjoint intervals replaced.
+
+    Keys of the replacement outside of all intervals are left out. Ranges are reused by id; only a
+    range across the end of an interval is read. So the cost depends on the number of intervals, not
+    on their contents or surroundings.
+    """
+    for left, right in pairwise(intervals):
+        if left.overlaps(right) or right.start < left.start:
+            raise Invalid(f"the intervals {left} and {right} overlap or are unsorted")
+    for metarange, interval in _divide(base, replacement, intervals):
+        for ref in window(metarange, interval.start, interval.end):
+            if ref.min_key in interval and ref.max_key in interval:
+                builder.add_range(ref)
+            elif interval.end is None or ref.min_key < interval.end:
+                rows = files.range(ref.range_id).between(interval.start, interval.end)
+                builder.add_rows(rows)
+    return builder.finish()
+
+
+def _divide(
+    base: MetaRange, replacement: MetaRange, intervals: Sequence[Interval]
+) -> Iterator[tuple[MetaRange, Interval]]:
+    """Yield intervals that cover all keys in order, each with its metarange."""
+    start: bytes | None = b""
+    for interval in intervals:
+        assert start is not None, "an interval without an end is the last one"
+        if start < interval.start:
+            yield base, Interval(start, interval.start)
+        yield replacement, interval
+        start = interval.end
+    if start is not None:
+        yield base, Interval(start, None)

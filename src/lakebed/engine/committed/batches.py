@@ -16,7 +16,7 @@ from lakebed.engine.committed.walk import map_ahead
 from lakebed.engine.errors import Invalid
 from lakebed.formats import CHANGE_SCHEMA, InvalidEntries, MetaRangeID, RangeRef, conform_entries
 from lakebed.formats.boundaries import Breaks, ref_of, row_bytes
-from lakebed.formats.parquet import one_array, table_bytes
+from lakebed.formats.files import one_array, table_bytes
 
 Batch: TypeAlias = pa.Table | pa.RecordBatch
 

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from lakebed.engine.errors import UnsortedEntries
 from lakebed.formats import ENTRY_SCHEMA, EntryRows
 from lakebed.formats.boundaries import Breaks
-from lakebed.formats.parquet import one_array
+from lakebed.formats.files import one_array
 
 DIFF_SCHEMA: Final = ENTRY_SCHEMA.insert(0, pa.field("change", pa.int8(), nullable=False))
 """Columns of a diff: the kind of change (see `ChangeType`) and the entry, from the right side; for

@@ -43,7 +43,7 @@ from lakebed.formats import (
     range_path,
 )
 from lakebed.formats.boundaries import Breaks
-from lakebed.formats.parquet import table_bytes
+from lakebed.formats.files import table_bytes
 
 ValueT = TypeVar("ValueT")
 

@@ -24,7 +24,7 @@ from lakebed.engine.committed.columns import (
 from lakebed.engine.committed.files import Files
 from lakebed.engine.committed.walk import Group, diff_steps, differing_groups
 from lakebed.formats import ENTRY_SCHEMA, Entry, MetaRange, entries_of
-from lakebed.formats.parquet import one_array
+from lakebed.formats.files import one_array
 
 ItemT = TypeVar("ItemT")
 

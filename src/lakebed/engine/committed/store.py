@@ -10,7 +10,8 @@ import pyarrow as pa
 
 from lakebed.base.runtime import Runtime
 from lakebed.block import BlockStore
-from lakebed.engine.committed.apply import Applied, Builder, Ingest, apply
+from lakebed.engine.committed.apply import Applied, Builder, Ingest, Interval, apply
+from lakebed.engine.committed.apply import replace as replace_intervals
 from lakebed.engine.committed.batches import Batch, change_windows, entry_windows, examine
 from lakebed.engine.committed.columns import NO_EDITS, Edits, differ_at, prefix_end
 from lakebed.engine.committed.files import Cache, Counters, Files
@@ -25,15 +26,13 @@ from lakebed.engine.committed.listing import (
     entry_page,
 )
 from lakebed.engine.committed.merge import Strategy, count_conflicts, is_long, merge
-from lakebed.engine.committed.replace import Interval
-from lakebed.engine.committed.replace import replace as replace_intervals
 from lakebed.engine.committed.versions import ChangeBlocks, VersionItems, version_page
 from lakebed.engine.committed.walk import diff, distinct, map_ahead, window
 from lakebed.engine.errors import EntryNotFound
 from lakebed.engine.model import FilesRoot
 from lakebed.formats import Entry, MetaRange, MetaRangeID, RangeID
 from lakebed.formats.boundaries import Breaks
-from lakebed.formats.parquet import one_array
+from lakebed.formats.files import one_array
 
 FILES_ROOTS_OPEN: Final = 1024
 

@@ -82,7 +82,6 @@ class _Ancestors:
         return len(self._reached)
 
     def add(self, commit: Commit) -> None:
-        """Add a commit and all its ancestors."""
         if commit.id not in self._reached:
             self._reached.add(commit.id)
             heapq.heappush(self._to_follow, (rank(commit), commit.parents))

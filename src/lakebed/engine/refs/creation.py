@@ -55,8 +55,7 @@ from dataclasses import dataclass
 from typing import Final, Generic, TypeVar
 
 from lakebed.base.errors import LakebedError
-from lakebed.base.ids import UniqueID
-from lakebed.base.runtime import Runtime
+from lakebed.base.runtime import Runtime, UniqueID
 from lakebed.engine import records_pb2 as pb
 from lakebed.engine.errors import NotUnique, TooManyTries
 from lakebed.engine.expiry_marks import ExpiryMarks

@@ -13,6 +13,7 @@ A full commit id always means the commit: no branch or tag may have such a name.
 looked up as a branch, then as a tag, then as the prefix of an id; the first match wins.
 """
 
+import logging
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,22 +22,36 @@ from functools import lru_cache
 from itertools import islice
 from typing import Final
 
+from lakebed.base.errors import LakebedError
+from lakebed.base.runtime import Runtime, now_us
 from lakebed.engine import records_pb2 as pb
 from lakebed.engine.errors import (
     BranchNotFound,
     CommitNotFound,
+    CommitRefused,
     InvalidName,
     InvalidRef,
     RefNotFound,
+    Refused,
     TagNotFound,
 )
-from lakebed.engine.keys import BRANCHES, LIVE, TAGS
-from lakebed.engine.model import Branch, BranchID, Commit, CommitID, Repository, Tag, TagID
-from lakebed.engine.names import COMMIT_ID, check_branch_name, check_tag_name
-from lakebed.engine.refs.branches import Branches
+from lakebed.engine.keys import BRANCHES, LIVE, REFUSALS, TAGS
+from lakebed.engine.model import (
+    COMMIT_ID,
+    Branch,
+    BranchID,
+    Commit,
+    CommitID,
+    Repository,
+    Tag,
+    TagID,
+    check_branch_name,
+    check_tag_name,
+)
+from lakebed.engine.refs.branches import Branches, Tags
 from lakebed.engine.refs.commits import Commits
-from lakebed.engine.refs.tags import Tags
-from lakebed.kv import Item
+from lakebed.kv import Item, Store
+from lakebed.kv.records import Records
 
 SHORTEST_PREFIX: Final = 6
 """With fewer digits of a commit id, a typing error could easily match another commit."""
@@ -252,3 +267,47 @@ _VIEWS: Final = {"": View.COMBINED, "@": View.COMMITTED, "$": View.STAGED}
 
 def _counted(parents: Sequence[CommitID]) -> str:
     return f"{len(parents)} parent{'' if len(parents) == 1 else 's'}"
+
+
+_LOGGER: Final = logging.getLogger(__name__)
+
+
+class Refusals:
+    """The commits that hooks refused, in all repositories.
+
+    The record of a refused commit stays: hooks were told its id, and runs reference it. No branch
+    leads to the commit, and no ref may: `check` runs before a ref is set to a commit given by its
+    id. (For a source that is a branch or a tag, no record is read.)
+
+    The check applies only after the refusal was recorded: a ref created at a commit while hooks run
+    survives a refusal. A process that dies after a refusal, before recording it, leaves a commit
+    like that of a dead committer: on no branch, and not marked.
+    """
+
+    def __init__(self, store: Store, runtime: Runtime) -> None:
+        self._store = store
+        self._runtime = runtime
+
+    def note(self, repository: Repository, commit_id: CommitID, refused: Refused) -> None:
+        """Record that a hook refused a commit. Never raises: the caller has an error to raise."""
+        try:
+            message = pb.Refusal(by=refused.by, refused_us=now_us(self._runtime))
+            self._records(repository).set(commit_id.encode(), message)
+        except LakebedError as error:
+            _LOGGER.warning("cannot record that commit %s was refused: %s", commit_id, error)
+
+    def find(self, repository: Repository, ref: str, commit_id: CommitID) -> str | None:
+        """Return the hook that refused the commit of a ref, or None."""
+        if not may_name_commit(ref):
+            return None
+        record = self._records(repository).find(commit_id.encode())
+        return None if record is None else record.message.by
+
+    def check(self, repository: Repository, ref: str, commit_id: CommitID) -> None:
+        """Raise `CommitRefused` if a hook refused the commit that a ref is to be created at."""
+        by = self.find(repository, ref, commit_id)
+        if by is not None:
+            raise CommitRefused(commit_id, by)
+
+    def _records(self, repository: Repository) -> Records[pb.Refusal]:
+        return Records(self._store, REFUSALS, repository.partition)

@@ -28,8 +28,7 @@ from typing import Final
 
 import pyarrow as pa
 
-from lakebed.base.ids import new_unique_id
-from lakebed.base.runtime import Runtime, now_us
+from lakebed.base.runtime import Runtime, new_unique_id, now_us
 from lakebed.block import BlockStore, ObjectNotFound
 from lakebed.engine import records_pb2 as pb
 from lakebed.engine.errors import Invalid, InvalidName, MissingFile, NotUnique, RefsLeftOut
@@ -45,8 +44,13 @@ from lakebed.engine.keys import (
     RESTORED_NAME,
     TAGS,
 )
-from lakebed.engine.model import BranchID, Repository, new_staging_token
-from lakebed.engine.names import check_branch_name, check_tag_name
+from lakebed.engine.model import (
+    BranchID,
+    Repository,
+    check_branch_name,
+    check_tag_name,
+    new_staging_token,
+)
 from lakebed.engine.refs.commits import FIRST_GENERATION, compute_id
 from lakebed.engine.refs.creation import create_branch, create_tag
 from lakebed.engine.refs.dump import RefT, Row, active_record

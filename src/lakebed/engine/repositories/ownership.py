@@ -23,8 +23,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
-from lakebed.base.ids import UniqueID
-from lakebed.base.runtime import Runtime
+from lakebed.base.runtime import Runtime, UniqueID
 from lakebed.block import (
     Address,
     AlreadyExists,
@@ -62,6 +61,25 @@ class NamespaceOwner:
 
     repository: RepositoryID
     unique_id: UniqueID
+
+
+RepositoryRecord = Record[pb.Repository]
+
+
+def owner_of(record: RepositoryRecord) -> NamespaceOwner:
+    """Return the creation of a repository that a record is about."""
+    return NamespaceOwner(RepositoryID(record.name.decode()), UniqueID(record.message.unique_id))
+
+
+def deleted_name(owner: NamespaceOwner) -> bytes:
+    """Return the name of the entry of a deleted repository."""
+    return f"{owner.repository}/{owner.unique_id}".encode()
+
+
+def owner_named(name: bytes) -> NamespaceOwner:
+    """Return the creation whose entry has this name; the inverse of `deleted_name`."""
+    repository, _, unique_id = name.decode().partition("/")
+    return NamespaceOwner(RepositoryID(repository), UniqueID(unique_id))
 
 
 IsLive = Callable[[NamespaceOwner], bool]

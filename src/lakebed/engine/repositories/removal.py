@@ -29,14 +29,19 @@ import logging
 from contextlib import suppress
 from typing import Final
 
-from lakebed.base.ids import UniqueID
 from lakebed.base.runtime import Runtime, now_us
 from lakebed.block import Namespace
 from lakebed.engine import records_pb2 as pb
 from lakebed.engine.errors import TooManyTries
 from lakebed.engine.keys import DELETED, DELETED_PARTITION, GRAVELER, REPOSITORIES
 from lakebed.engine.model import RepositoryID
-from lakebed.engine.repositories.ownership import NamespaceClaims, NamespaceOwner
+from lakebed.engine.repositories.ownership import (
+    NamespaceClaims,
+    NamespaceOwner,
+    RepositoryRecord,
+    deleted_name,
+    owner_of,
+)
 from lakebed.kv import ABSENT, OutcomeUnknown, PredicateFailed, Store, StoreUnavailable
 from lakebed.kv.records import Record, Records
 
@@ -50,8 +55,6 @@ OVERDUE_SECONDS: Final = 3600.0
 """Age of a creation, by the wall clock, after which any process removes it."""
 
 _TRIES: Final = 10
-
-RepositoryRecord = Record[pb.Repository]
 
 
 class Removal:
@@ -173,19 +176,3 @@ class Removal:
         if found is None or found.message.unique_id != record.message.unique_id:
             return None
         return found
-
-
-def owner_of(record: RepositoryRecord) -> NamespaceOwner:
-    """Return the creation of a repository that a record is about."""
-    return NamespaceOwner(RepositoryID(record.name.decode()), UniqueID(record.message.unique_id))
-
-
-def deleted_name(owner: NamespaceOwner) -> bytes:
-    """Return the name of the entry of a deleted repository."""
-    return f"{owner.repository}/{owner.unique_id}".encode()
-
-
-def owner_named(name: bytes) -> NamespaceOwner:
-    """Return the creation whose entry has this name; the inverse of `deleted_name`."""
-    repository, _, unique_id = name.decode().partition("/")
-    return NamespaceOwner(RepositoryID(repository), UniqueID(unique_id))

@@ -43,9 +43,8 @@ from typing import Final
 
 from lakebed.base.actor import current_actor
 from lakebed.base.errors import LakebedError
-from lakebed.base.ids import UniqueID, new_unique_id
 from lakebed.base.lru import LRU
-from lakebed.base.runtime import Runtime, now_us
+from lakebed.base.runtime import Runtime, UniqueID, new_unique_id, now_us
 from lakebed.block import Address, BlockStore, Namespace
 from lakebed.engine import records_pb2 as pb
 from lakebed.engine.committed import CommittedFor
@@ -66,14 +65,21 @@ from lakebed.engine.model import (
     BranchID,
     Repository,
     RepositoryID,
+    check_branch_name,
+    check_repository_name,
     size_of,
 )
-from lakebed.engine.names import check_branch_name, check_repository_name
 from lakebed.engine.refs.branches import Branches
 from lakebed.engine.refs.commits import Commits
 from lakebed.engine.refs.shared_reads import SharedReads
-from lakebed.engine.repositories.ownership import NamespaceClaims, NamespaceOwner, OwnerObjects
-from lakebed.engine.repositories.removal import ACTIVE, DELETING, INITIAL, Removal, owner_of
+from lakebed.engine.repositories.ownership import (
+    NamespaceClaims,
+    NamespaceOwner,
+    OwnerObjects,
+    RepositoryRecord,
+    owner_of,
+)
+from lakebed.engine.repositories.removal import ACTIVE, DELETING, INITIAL, Removal
 from lakebed.kv import (
     ABSENT,
     Item,
@@ -99,8 +105,6 @@ _COURTESY_PAUSE_SECONDS: Final = 0.02
 
 SEEN_SECONDS: Final = 60.0
 """A fraction of the longest request; see `EngineSettings.grace_seconds`."""
-
-RepositoryRecord = Record[pb.Repository]
 
 
 @dataclass(slots=True)

@@ -28,7 +28,7 @@ from lakebed.engine.staging.cells import TOMBSTONE, Cells, newest
 from lakebed.engine.staging.scan import StagedChanges, entry_rows
 from lakebed.engine.staging.skip_index import KeyRange, SkipIndex, SkipIndexSearch
 from lakebed.formats import ENTRY_SCHEMA, Entry, MetaRangeID, entries_table
-from lakebed.formats.parquet import one_array
+from lakebed.formats.files import one_array
 from lakebed.kv import Pair
 
 _FIRST_WINDOW: Final = 100

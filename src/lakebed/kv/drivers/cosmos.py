@@ -49,9 +49,9 @@ from lakebed.base.runtime import Runtime
 from lakebed.kv.drivers.failures import Failures
 from lakebed.kv.drivers.requests_errors import failed_to_connect
 from lakebed.kv.errors import ForeignStore, InvalidArgument, UnsafeStore
-from lakebed.kv.etags import ETagCells
 from lakebed.kv.fenced import Cell, CellPage, FencedStore
 from lakebed.kv.lifetime import closing_on_error
+from lakebed.kv.objects import ETagCells
 from lakebed.kv.store import PARTITIONS_PAGE, Limits, Store, Version
 from lakebed.kv.urls import split_url
 

@@ -52,14 +52,12 @@ from lakebed.kv.store import (
     DeletePredicate,
     Item,
     Limits,
-    Predicate,
     Put,
     Store,
     Version,
     after_prefix,
     applied_before,
     check_deletable,
-    check_predicate,
     holds,
     new_version,
 )
@@ -184,17 +182,9 @@ class FoundationDBStore(Store):
             raise KeyNotFound(partition, key)
         return item
 
-    def set(
-        self,
-        partition: bytes,
-        key: bytes,
-        value: bytes,
-        predicate: Predicate = ANY,
-        *,
-        version: Version | None = None,
-    ) -> Version:
+    def _set(self, put: Put) -> None:
+        partition, key, value, predicate, version = put
         with self._lifetime.call(partition, key, value):
-            check_predicate(predicate)
             new = version or new_version(self._runtime)
             name = _name(partition, key)
 
@@ -204,7 +194,6 @@ class FoundationDBStore(Store):
                 _put(transaction, partition, key, value, new)
 
             self._write(name, change)
-        return new
 
     def delete(self, partition: bytes, key: bytes, predicate: DeletePredicate = ANY) -> None:
         with self._lifetime.call(partition, key):

@@ -14,7 +14,6 @@ from lakebed.kv.store import (
     DeletePredicate,
     Item,
     Limits,
-    Predicate,
     Put,
     Store,
     Version,
@@ -52,19 +51,6 @@ class MemoryStore(Store):
         if item is None:
             raise KeyNotFound(partition, key)
         return item
-
-    def set(
-        self,
-        partition: bytes,
-        key: bytes,
-        value: bytes,
-        predicate: Predicate = ANY,
-        *,
-        version: Version | None = None,
-    ) -> Version:
-        version = version or new_version(self._runtime)
-        self.write([Put(partition, key, value, predicate, version)])
-        return version
 
     def write(
         self, writes: Sequence[Put], reads: Sequence[tuple[bytes, bytes]] = ()

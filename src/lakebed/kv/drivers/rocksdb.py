@@ -45,14 +45,12 @@ from lakebed.kv.store import (
     DeletePredicate,
     Item,
     Limits,
-    Predicate,
     Put,
     Store,
     Version,
     after_prefix,
     applied_before,
     check_deletable,
-    check_predicate,
     holds,
     new_version,
 )
@@ -106,17 +104,9 @@ class RocksDBStore(Store):
             raise KeyNotFound(partition, key)
         return _item(key, stored)
 
-    def set(
-        self,
-        partition: bytes,
-        key: bytes,
-        value: bytes,
-        predicate: Predicate = ANY,
-        *,
-        version: Version | None = None,
-    ) -> Version:
+    def _set(self, put: Put) -> None:
+        partition, key, value, predicate, version = put
         with self._lifetime.call(partition, key, value):
-            check_predicate(predicate)
             mark = version or new_version(self._runtime)
             name = row_name(partition, key)
             if not self._write(
@@ -125,7 +115,6 @@ class RocksDBStore(Store):
                 lambda: predicate is ANY or holds(predicate, self._version(name)),
             ):
                 raise PredicateFailed(partition, key)
-        return mark
 
     def delete(self, partition: bytes, key: bytes, predicate: DeletePredicate = ANY) -> None:
         with self._lifetime.call(partition, key):

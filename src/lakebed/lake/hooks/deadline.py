@@ -26,7 +26,6 @@ class Deadline:
         return min(self.left(), _POLL_SECONDS)
 
     def left(self) -> float:
-        """Return the time left."""
         if self._is_cancelled():
             raise HookFailed("the hook was cancelled")
         left = self._until - self._runtime.monotonic()

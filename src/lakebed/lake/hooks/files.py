@@ -12,9 +12,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from lakebed.base.ids import UniqueID
 from lakebed.base.lru import LRU
-from lakebed.base.runtime import Runtime
+from lakebed.base.runtime import Runtime, UniqueID
 from lakebed.engine.committed import EntryQuery
 from lakebed.engine.engine import Engine
 from lakebed.engine.errors import EntryNotFound
@@ -22,10 +21,15 @@ from lakebed.engine.model import Repository
 from lakebed.formats import Entry, MetaRangeID
 from lakebed.lake.catalog import Catalog
 from lakebed.lake.etag_pins import with_pin
-from lakebed.lake.hooks.conditions import InvalidCondition, evaluate
+from lakebed.lake.hooks.conditions import (
+    InvalidCondition,
+    InvalidPattern,
+    check_pattern,
+    evaluate,
+    matches,
+)
 from lakebed.lake.hooks.errors import InvalidAction
 from lakebed.lake.hooks.events import EventType
-from lakebed.lake.hooks.patterns import InvalidPattern, check_pattern, matches
 from lakebed.lake.hooks.properties import (
     TYPES,
     HookType,

@@ -30,9 +30,8 @@ from typing import Final
 
 from lakebed.base.actor import current_actor
 from lakebed.base.errors import LakebedError
-from lakebed.base.ids import UniqueID
 from lakebed.base.lru import LRU
-from lakebed.base.runtime import Runtime
+from lakebed.base.runtime import Runtime, UniqueID
 from lakebed.engine.engine import Engine
 from lakebed.engine.errors import Refused
 from lakebed.engine.hooks import Hooks, Preparation, Proposal

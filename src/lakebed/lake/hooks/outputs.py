@@ -75,7 +75,6 @@ class HookOutput:
             return bytes(self._shown)
 
     def masked(self, text: str) -> str:
-        """Return a text with the secrets masked."""
         with self._lock:
             raw = self._mask(text.encode(errors="surrogateescape"))
         return raw.decode(errors="replace")

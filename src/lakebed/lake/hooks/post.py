@@ -26,9 +26,8 @@ from contextlib import suppress
 from typing import Final
 
 from lakebed.base.errors import LakebedError
-from lakebed.base.ids import UniqueID
 from lakebed.base.leases import Observations
-from lakebed.base.runtime import Runtime, now_us
+from lakebed.base.runtime import Runtime, UniqueID, now_us
 from lakebed.block import StorageUnavailable
 from lakebed.engine.engine import Engine
 from lakebed.engine.errors import BranchNotFound, Deleting, RepositoryNotFound

@@ -112,7 +112,6 @@ class Runs:
     # Writing
 
     def begin(self, repository: Repository, run: pb.Run) -> LeasedRun:
-        """Record a run that begins in this process, with its lease."""
         token = new_lease_token(self._runtime)
         begun = copy_of(run)
         begun.state, begun.owner, begun.attempts = pb.RUN_STATE_RUNNING, token, 1

@@ -96,7 +96,6 @@ class _Composer:
         self._count = 0
 
     def document(self) -> Node:
-        """Return the only document."""
         node: Node = Scalar("", is_plain=True)
         documents = 0
         for event in self._events:

@@ -5,26 +5,27 @@ and removes the note when the import has ended. If the request dies between the 
 client has not received the id, and the record is removed after a while.
 """
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final, NewType
 
 from lakebed.base.actor import current_actor
-from lakebed.base.runtime import Runtime, now_us, to_datetime, to_us
+from lakebed.base.runtime import Runtime, now_us, to_datetime
 from lakebed.base.tracing import traced
-from lakebed.block import Address, BlockStore, InvalidAddress
+from lakebed.block import BlockStore, InvalidAddress
 from lakebed.engine.engine import Engine
 from lakebed.engine.model import BranchID, Commit, CommitID, Repository, RepositoryID
 from lakebed.formats.boundaries import Breaks
-from lakebed.formats.layout import import_folder
 from lakebed.kv import ABSENT, OutcomeUnknown, PredicateFailed, Store, StoreUnavailable
 from lakebed.kv.records import Record, Records
 from lakebed.lake import records_pb2 as pb
 from lakebed.lake.commits import check_commit_words
-from lakebed.lake.errors import ImportOver, TaskNotFound
+from lakebed.lake.errors import ImportOver, InvalidImport, TaskNotFound
+from lakebed.lake.imports.run import SKIPPED_SHOWN_MAX
 from lakebed.lake.imports.sources import ImportSource, check_places, in_order, source_messages
-from lakebed.lake.keys import IMPORTS, WAITING, WAITING_PARTITION, copy_of, remove_where
+from lakebed.lake.keys import IMPORTS, WAITING, WAITING_PARTITION, copy_of
 from lakebed.lake.settings import CatalogSettings
 
 ImportID = NewType("ImportID", str)
@@ -123,7 +124,7 @@ class Imports:
         - `message`: message of the commit; if empty, `DEFAULT_MESSAGE`.
         - `strict`: whether an object that cannot be imported fails the import.
         - `outside`: whether a program outside of the server builds the metarange; see
-          `lakebed.lake.imports.outside`.
+          `lakebed.lake.imports.imports`.
 
         Raises:
             InvalidImport: The destinations overlap, or a source is invalid.
@@ -229,28 +230,6 @@ class Imports:
                     raise
         raise ImportOver(import_id, "changes too fast: retry")
 
-    def clean(self, repository: Repository, times: CatalogSettings | None = None) -> int:
-        """Remove the records of imports that ended some time ago; return their number."""
-        settings = times or self._settings
-        overdue_us = to_us(self._runtime.now() - settings.task_life_seconds)
-        forgotten_us = overdue_us - to_us(settings.task_life_seconds)
-
-        def is_over(found: pb.Import) -> bool:
-            running = found.state == pb.IMPORT_STATE_RUNNING
-            return found.updated_us < (forgotten_us if running else overdue_us)
-
-        self._remove_files(repository, is_over)
-        return remove_where(self.records(repository), is_over)
-
-    def _remove_files(self, repository: Repository, is_over: Callable[[pb.Import], bool]) -> None:
-        """Remove the listings left by dead jobs."""
-        for record in self.records(repository).scan_readable():
-            if record.message.outside and is_over(record.message):
-                folder = repository.namespace.folder(import_folder(record.name.decode()))
-                for batch in self._block.list_objects(folder):
-                    for address in batch.column("address").to_pylist():
-                        self._block.delete(Address.parse(address))
-
     def breaks(self, repository_id: RepositoryID) -> Breaks:
         """Return the range boundaries that a metarange built outside must use."""
         return self._engine.committed(self._engine.repositories.get(repository_id)).breaks
@@ -271,3 +250,115 @@ class Imports:
         if record is None or record.message.branch != branch:
             raise TaskNotFound(import_id)
         return records, record
+
+
+_METARANGE_ID: Final = re.compile("[0-9a-f]{64}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobReport:
+    """Progress of a job."""
+
+    objects: int = 0
+    """Number of objects found so far."""
+    skipped: int = 0
+    skipped_addresses: Sequence[str] = ()
+    current: str = ""
+    """Location of the last objects found."""
+    metarange_id: str = ""
+    """The complete metarange, or empty while the job is running."""
+    error: str = ""
+    """Reason for the job's failure, or empty."""
+
+
+class OutsideImports:
+    """Receives the reports of Spark jobs, which build metaranges outside of the server.
+
+    The record of such an import says so. The job reports its progress, which is its heartbeat, and
+    finally hands in the metarange. From then on the import continues as others do: a process of the
+    server leases it, validates the metarange (`lakebed.lake.imports.validation`), and publishes it.
+    """
+
+    def __init__(self, imports: Imports, runtime: Runtime, on_handed: Callable[[], object]) -> None:
+        """`on_handed` is called when an import is ready to be published."""
+        self._imports = imports
+        self._runtime = runtime
+        self._on_handed = on_handed
+
+    @traced("catalog.report_import")
+    def report(
+        self,
+        repository_id: RepositoryID,
+        branch: BranchID,
+        import_id: ImportID,
+        sources: Sequence[ImportSource],
+        report: JobReport,
+        *,
+        committer: str,
+    ) -> ImportProgress:
+        """Record the progress of a job, and return the status of the import; idempotent.
+
+        `sources` and `committer` must equal those of the start.
+
+        Raises:
+            TaskNotFound: The branch has no such import, or its record was removed.
+            InvalidImport: Another user started it, its sources differ, or the server runs it.
+            ImportOver: A different metarange was handed in before.
+            OutcomeUnknown: The report may have been recorded.
+        """
+        if report.metarange_id and not _METARANGE_ID.fullmatch(report.metarange_id):
+            raise InvalidImport(
+                f"{report.metarange_id!r} is not a metarange id: ids have 64 hexadecimal digits"
+            )
+        for left in reversed(range(_TRIES)):
+            records, record = self._imports.find(repository_id, branch, import_id)
+            found = record.message
+            _check(import_id, found, sources, report, committer)
+            if found.state != pb.IMPORT_STATE_RUNNING or found.handed_metarange_id:
+                break
+            changed = copy_of(found)
+            _note(changed, report)
+            changed.updated_us = now_us(self._runtime)
+            try:
+                records.set_if(record.name, changed, record.predicate)
+            except PredicateFailed:
+                continue  # canceled, or changed by another request: read the record again
+            except StoreUnavailable:
+                raise
+            except OutcomeUnknown:
+                if not left:
+                    raise
+            else:
+                break
+        if report.metarange_id:
+            self._on_handed()
+        return self._imports.status(repository_id, branch, import_id)
+
+
+def _check(
+    import_id: ImportID,
+    found: pb.Import,
+    sources: Sequence[ImportSource],
+    report: JobReport,
+    committer: str,
+) -> None:
+    if not found.outside:
+        raise InvalidImport(f"import {import_id} is run by the server, which accepts no reports")
+    if found.committer != committer:
+        raise InvalidImport(f"import {import_id} was started by {found.committer}, not {committer}")
+    if source_messages(in_order(sources)) != list(found.sources):
+        raise InvalidImport(f"import {import_id} was started with other sources or destinations")
+    handed = found.handed_metarange_id
+    if handed and report.metarange_id not in {"", handed}:
+        raise ImportOver(import_id, f"already has metarange {handed}")
+
+
+def _note(message: pb.Import, report: JobReport) -> None:
+    message.objects, message.skipped = report.objects, report.skipped
+    message.current = report.current
+    del message.skipped_addresses[:]
+    message.skipped_addresses.extend(report.skipped_addresses[:SKIPPED_SHOWN_MAX])
+    message.handed_metarange_id = report.metarange_id
+    if report.error:
+        message.state = pb.IMPORT_STATE_FAILED
+        message.error_kind, message.error = "job_failed", report.error

@@ -26,8 +26,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakebed.base.errors import LakebedError
-from lakebed.base.ids import UniqueID
-from lakebed.base.runtime import Runtime
+from lakebed.base.runtime import Runtime, UniqueID
 from lakebed.block import Address, BlockStore, Namespace, ObjectInfo, ObjectNotFound
 from lakebed.engine.commits.requests import CommitRequest, Replacement
 from lakebed.engine.committed import Ingest
@@ -36,8 +35,8 @@ from lakebed.engine.errors import BranchNotFound
 from lakebed.engine.leases import LeasedRecord
 from lakebed.engine.model import Branch, BranchID, Commit, CommitID, Repository
 from lakebed.formats import MetaRangeID
+from lakebed.formats.files import one_array
 from lakebed.formats.imported import ImportedPage, imported_object, imported_page
-from lakebed.formats.parquet import one_array
 from lakebed.lake import records_pb2 as pb
 from lakebed.lake.errors import InvalidImport, NothingToImport
 from lakebed.lake.imports.listing import list_in_order

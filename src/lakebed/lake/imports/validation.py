@@ -51,7 +51,6 @@ def check_entries(tables: Iterable[pa.Table], sources: Sequence[ImportSource]) -
 
 
 def _check_rows(rows: pa.Table, source: ImportSource) -> None:
-    """Check the entries of one source."""
     addresses, place = rows["address"], str(source.place)
     relative = pc.not_equal(rows["address_type"], int(AddressType.FULL))
     _refuse_any(relative, rows, "references its object by a relative address")

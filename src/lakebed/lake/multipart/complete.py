@@ -111,7 +111,6 @@ class _Request:
     condition: Condition | None
 
     def matches(self, upload: pb.MultipartUpload, entry: Entry) -> bool:
-        """Whether the decision matches this request."""
         kind = self.content_type or upload.content_type
         user = {**upload.metadata, **self.metadata}
         return (entry.checksum, entry.content_type, split(entry.metadata).user) == (

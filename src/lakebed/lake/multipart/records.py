@@ -95,10 +95,6 @@ class MultipartRecords:
         """Yield all uploads, including completed ones, in order of their ids, from `start` on."""
         return self._uploads.scan(start=start)
 
-    def scan_readable(self) -> Iterator[UploadRecord]:
-        """Yield all uploads with undamaged records."""
-        return self._uploads.scan_readable()
-
     def add(self, upload_id: MultipartID, upload: pb.MultipartUpload) -> None:
         self._uploads.set_if(upload_id.encode(), upload, ABSENT)
 

@@ -5,7 +5,7 @@ the storage. The record protects the bytes from garbage collection, and outlives
 """
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
@@ -16,7 +16,6 @@ from lakebed.block import (
     PART_BYTES_MAX,
     PART_NUMBER_MAX,
     Address,
-    BlockError,
     BlockStore,
     ETag,
     UploadId,
@@ -30,17 +29,17 @@ from lakebed.lake import records_pb2 as pb
 from lakebed.lake.checksums import ALGORITHMS, Checksum, Digest, Proof, Scheme, hashed_by, tee
 from lakebed.lake.entry_metadata import for_encryption
 from lakebed.lake.errors import InvalidParts, MultipartNotFound
-from lakebed.lake.model import DEFAULT_CONTENT_TYPE, check_metadata, check_path
+from lakebed.lake.model import DEFAULT_CONTENT_TYPE, PresignedURL, check_metadata, check_path
 from lakebed.lake.multipart.records import (
     MultipartID,
     MultipartRecords,
     StoredPart,
     Target,
     UploadRecord,
-    is_over,
     may_finish,
     scheme_of,
 )
+from lakebed.lake.presign import Presigning
 from lakebed.lake.settings import CatalogSettings
 from lakebed.lake.uploads import Addresses
 
@@ -206,7 +205,6 @@ class MultipartUploads:
 
     @traced("catalog.list_parts")
     def list_parts(self, target: Target) -> UploadedParts:
-        """Return the parts of an upload so far."""
         records = self._records(self._engine.repositories.get(target.repository_id))
         upload = records.find_open(target).message
         return UploadedParts(scheme_of(upload), list(records.parts(target.upload_id)))
@@ -234,7 +232,7 @@ class MultipartUploads:
         Raises `OutcomeUnknown` or `BlockError` if the upload may still exist.
         """
         repository = self._engine.repositories.get(target.repository_id)
-        self._drop(repository, self._records(repository).find_open(target))
+        self.drop(repository, self._records(repository).find_open(target))
 
     def unfinished(self, repository: Repository, start: bytes = b"") -> Iterator[UploadRecord]:
         """Yield the uploads that can still become objects, by id, from `start` on.
@@ -254,30 +252,10 @@ class MultipartUploads:
         if record is None or record.name != name:
             return False
         try:
-            self._drop(repository, record)
+            self.drop(repository, record)
         except MultipartNotFound:
             return False  # concurrently finished or ended
         return True
-
-    def clean(self, repository: Repository, times: CatalogSettings | None = None) -> int:
-        """Remove expired uploads and old records of completed ones; return their number."""
-        settings = times or self._settings
-        removed = 0
-        for record in self._records(repository).scan_readable():
-            if is_over(record.message, settings, self._runtime.now()):
-                try:
-                    self._drop(repository, record)
-                    removed += 1
-                except MultipartNotFound:
-                    pass  # concurrently completed or dropped
-                except BlockError as error:
-                    _LOGGER.warning(
-                        "upload %s has expired, but the storage refused to drop it: %s; the next"
-                        " pass retries",
-                        record.name.decode(),
-                        error,
-                    )
-        return removed
 
     def _send(
         self,
@@ -295,7 +273,7 @@ class MultipartUploads:
         except UploadNotFound as error:
             raise MultipartNotFound(target.upload_id) from error
 
-    def _drop(self, repository: Repository, record: UploadRecord) -> None:
+    def drop(self, repository: Repository, record: UploadRecord) -> None:
         """Remove an upload, its record last: an interrupted removal is repeated."""
         address = repository.namespace.address(record.message.address)
         self._block.abort_upload(address, UploadId(record.message.storage_upload_id))
@@ -327,3 +305,48 @@ def _checksum_text(upload: pb.MultipartUpload, digest: Digest | None, proof: Pro
         return str(Checksum.of(upload.checksum_algorithm, digest.digest()))
     checksum = proof.verified() if proof is not None else None
     return "" if checksum is None else str(checksum)
+
+
+@dataclass(frozen=True, slots=True)
+class PresignedUpload:
+    """A new upload, with URLs for its first parts."""
+
+    id: MultipartID
+    address: Address
+    urls: Sequence[PresignedURL]
+
+
+class PresignedUploads:
+    """Creates uploads whose parts are sent directly to the storage, by presigned URLs.
+
+    These are ordinary uploads: one record, decided once (see `complete`). A URL writes one part of
+    one upload. A URL outlives its upload; then the storage refuses its requests.
+    """
+
+    def __init__(self, multiparts: MultipartUploads, presigning: Presigning) -> None:
+        self._multiparts = multiparts
+        self._presigning = presigning
+
+    @traced("catalog.create_presigned_multipart")
+    def create(
+        self, repository_id: RepositoryID, branch: BranchID, path: bytes, *, parts: int
+    ) -> PresignedUpload:
+        """Create an upload; return URLs for the parts from 1 to `parts`.
+
+        Raises `NotSupported` if neither the storage nor the server signs URLs for parts; otherwise
+        as `MultipartUploads.create`.
+        """
+        self._presigning.check_parts_supported()
+        begun = self._multiparts.create(repository_id, branch, path, presigned_parts=parts)
+        urls = [
+            self._presigning.to_send_part(begun.address, begun.storage_id, number)
+            for number in range(1, parts + 1)
+        ]
+        return PresignedUpload(begun.id, begun.address, urls)
+
+    @traced("catalog.presign_part")
+    def presign_part(self, target: Target, number: int) -> PresignedURL:
+        """Return a URL for sending one part, which replaces an earlier one; raises as `create`."""
+        check_part(number)
+        upload = self._multiparts.find_open(target)
+        return self._presigning.to_send_part(upload.address, upload.storage_id, number)

@@ -17,11 +17,10 @@ import msgspec
 
 from lakebed.base.runtime import Runtime, about_to_wait
 from lakebed.lake.errors import NotComparable, PreviewTooLarge, UnreadableTable
-from lakebed.lake.preview.bounded import BoundedFile
-from lakebed.lake.preview.decoder_process import Order
+from lakebed.lake.preview.decoder_process import Order, receive, send
 from lakebed.lake.preview.decoding import Preview, Task
-from lakebed.lake.preview.frames import receive, send
 from lakebed.lake.preview.row_diff import RowDiff
+from lakebed.lake.preview.tables import BoundedFile
 
 _LOGGER: Final = logging.getLogger(__name__)
 

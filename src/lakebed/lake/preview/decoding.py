@@ -11,9 +11,9 @@ import pyarrow as pa
 
 from lakebed.lake.errors import PreviewTooLarge, UnreadableTable
 from lakebed.lake.preview import tables
-from lakebed.lake.preview.bounded import BoundedFile
 from lakebed.lake.preview.columns import Column, cells, describe
 from lakebed.lake.preview.row_diff import RowDiff, diff_rows
+from lakebed.lake.preview.tables import BoundedFile
 
 COMPARED_ROWS_MAX: Final = 20_000
 

@@ -10,10 +10,10 @@ from lakebed.lake.errors import NotComparable, PreviewTooLarge, UnreadableTable
 from lakebed.lake.model import ObjectStats
 from lakebed.lake.objects import Objects
 from lakebed.lake.preview import texts
-from lakebed.lake.preview.bounded import BoundedFile
 from lakebed.lake.preview.decoders import Decoders
 from lakebed.lake.preview.decoding import Decode, Preview, Task
 from lakebed.lake.preview.row_diff import RowDiff
+from lakebed.lake.preview.tables import BoundedFile
 
 ROWS_MAX: Final = 200
 """Maximum number of rows per page."""

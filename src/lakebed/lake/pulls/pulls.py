@@ -52,7 +52,7 @@ class Pulls:
         self._engine = engine
         self._store = store
         self._runtime = runtime
-        self._merger = PullMerger(engine, store, runtime, settings)
+        self.merger = PullMerger(engine, store, runtime, settings)
         # Keyed by the metaranges compared, which are immutable; clients poll.
         self._conflicts: LRU[tuple[str, ...], int] = LRU(runtime, cost_max=_CONFLICT_COUNTS_CACHED)
 
@@ -207,7 +207,7 @@ class Pulls:
             record = self._find_open(repository, pull_id)
             self._engine.branches.get(repository, BranchID(record.message.source_branch))
             with suppress(NotBegun):  # edited concurrently: read the record again
-                return self._merger.merge(repository, record, named)
+                return self.merger.merge(repository, record, named)
         raise PullBusy(pull_id, "keeps being changed concurrently")
 
     def _find_open(self, repository: Repository, pull_id: PullID) -> Record[pb.PullRequest]:
@@ -224,11 +224,7 @@ class Pulls:
         record = self._find(repository, pull_id)
         if record.message.state not in IN_PROGRESS:
             return None
-        return self._merger.recover(repository, record)
-
-    def clean(self, repository: Repository) -> int:
-        """End the interrupted merges of a repository; return their number."""
-        return self._merger.recover_all(repository)
+        return self.merger.recover(repository, record)
 
     @traced("catalog.delete_merged_source")
     def delete_source(self, repository_id: RepositoryID, pull_id: PullID) -> str | None:

@@ -188,5 +188,4 @@ class FrameReader:
 
 
 def _each_metarange(commits: DataFrame) -> DataFrame:
-    """Return the metaranges of commits, with a commit of each."""
     return commits.groupBy("metarange_id").agg(f.min("id").alias("commit_id"))

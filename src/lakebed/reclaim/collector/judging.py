@@ -40,7 +40,6 @@ class Judging:
 
     @property
     def known(self) -> GCState | None:
-        """The state, if it is used."""
         return self.state if self.optimized else None
 
     @property

@@ -131,7 +131,6 @@ class _Reader:
         return replace(self, storage=replace(self.storage, adopted=manifest.run.adopted))
 
     def prepared(self, manifest: GCManifest, kind: GCFileKind) -> pa.Table:
-        """Return the rows of one kind prepared by the server."""
         return self.rows_of(manifest.run.run_id, manifest.of_kind(kind), kind)
 
     def rows_of(self, run_id: GCRunID, files: Iterable[GCFile], kind: GCFileKind) -> pa.Table:
@@ -376,7 +375,6 @@ class _ArrowJudging:
 
 
 def _each_metarange(commits: pa.Table) -> pa.Table:
-    """Return the metaranges of commits, with a commit of each."""
     grouped = commits.group_by("metarange_id").aggregate([("id", "min")])
     return grouped.rename_columns({"id_min": "commit_id"})
 

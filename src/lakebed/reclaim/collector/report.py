@@ -14,7 +14,7 @@ from lakebed.base.errors import LakebedError
 from lakebed.base.runtime import to_datetime
 from lakebed.block import Address, ObjectNotFound
 from lakebed.block.errors import LOCKED
-from lakebed.formats.documents import load_json, read_record
+from lakebed.formats.files import load_json, read_record
 from lakebed.formats.gc_files import (
     GC_RESULT_SCHEMAS,
     REFUSAL_NAME,
@@ -110,7 +110,6 @@ class RunSummary:
         return asdict(self)
 
     def encode(self) -> bytes:
-        """Return the content of the summary file."""
         return json.dumps(self.as_dict(), indent=1).encode()
 
     def sentence(self) -> str:

@@ -3,7 +3,7 @@
 import logging
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Final, Protocol
@@ -50,11 +50,13 @@ class Storage:
     """The server's setting `gc.versions`: ``keep`` or ``delete``."""
     adopted: tuple[GCAdopted, ...] = ()
     """Adopted namespaces, treated as the repository's own by a run."""
+    opened: BlockStore | None = field(default=None, repr=False)
+    """The storage, if the run is made by a process that has opened it."""
 
     @property
     def block(self) -> BlockStore:
         """The storage, opened once in each process."""
-        return _opened(self.settings)
+        return self.opened or _opened(self.settings)
 
     @property
     def runtime(self) -> Runtime:
@@ -63,11 +65,9 @@ class Storage:
 
     @property
     def is_on_disk(self) -> bool:
-        """Whether it is a local folder."""
         return isinstance(self.settings, LocalSettings)
 
     def file(self, run_id: GCRunID, name: str) -> Address:
-        """Return the address of a file of a run."""
         return self.namespace.address(gc_path(self.repository_uid, run_id, name))
 
     def object_at(self, path: str) -> Address:

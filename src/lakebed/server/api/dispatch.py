@@ -213,7 +213,6 @@ def _read_small_body(request: ApiRequest, *, is_open: bool) -> bytes:
 
 
 def _names(struct: object) -> tuple[str, ...]:
-    """Return the names of the fields, if `struct` is a struct."""
     return getattr(struct, "__struct_fields__", ())
 
 

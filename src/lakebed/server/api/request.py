@@ -34,7 +34,6 @@ class ApiRequest:
 
     @property
     def identity(self) -> Identity:
-        """The authenticated user."""
         assert self.signed_in is not None, "the operation requires no authentication"
         return self.signed_in
 

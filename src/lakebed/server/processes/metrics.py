@@ -45,7 +45,6 @@ class ProcessMetrics(Collector):
         self._registry.register(self)
 
     def count_restart(self, role: str) -> None:
-        """Count a restart."""
         self._restarts[role] += 1
 
     def write(self) -> None:
@@ -81,7 +80,6 @@ class ProcessMetrics(Collector):
             self._alive[role].append(values)
 
     def collect(self) -> Iterator[Metric]:
-        """Yield the last samples."""
         count = _gauge("count", "Live processes")
         memory = _gauge("resident_memory_bytes", "Resident memory of the processes")
         files = _gauge("open_fds", "Open files and connections of the processes")

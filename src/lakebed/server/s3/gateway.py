@@ -55,7 +55,6 @@ class S3Gateway:
     def answer(
         self, environ: WSGIEnvironment, start_response: StartResponse, record: RequestRecord
     ) -> Iterable[bytes]:
-        """Answer a request."""
         try:
             reply = self._reply(environ, record)
         except Exception as error:  # noqa: BLE001 - the last place that can answer the client

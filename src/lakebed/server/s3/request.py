@@ -69,17 +69,14 @@ class S3Request:
 
     @property
     def identity(self) -> Identity:
-        """The authenticated user."""
         return self.verified.identity
 
     @property
     def repository(self) -> RepositoryID:
-        """The repository of the bucket."""
         return RepositoryID(self.route.bucket)
 
     @property
     def ref_path(self) -> RefPath:
-        """The ref and path of the key."""
         return ref_path_of(self.route.key)
 
     @property
@@ -103,7 +100,6 @@ class S3Request:
 
     @property
     def upload(self) -> Target:
-        """The multipart upload named by the request."""
         branch, path = self.ref_path
         upload_id = MultipartID(self.route.query["uploadId"])
         return Target(self.repository, BranchID(branch), path, upload_id)

@@ -52,7 +52,6 @@ class SigningScope:
     """The signature of the request itself, in hexadecimal."""
 
     def sign(self, kind: str, *lines: str) -> str:
-        """Return the signature of some lines in this scope."""
         text = "\n".join((kind, self.time, self.scope, *lines))
         # Not `hmac.digest`, which releases the GIL even for short texts: reacquiring it takes many
         # times as long.

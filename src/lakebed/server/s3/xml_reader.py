@@ -37,7 +37,6 @@ class Element:
     children: list["Element"] = field(default_factory=list)
 
     def all(self, name: str) -> Iterator["Element"]:
-        """Return an iterator over the children of this name."""
         return (child for child in self.children if child.name == name)
 
     def get(self, name: str) -> str | None:

@@ -4,14 +4,7 @@ from typing import ClassVar
 
 import pytest
 
-from lakebed.kv import (
-    ABSENT,
-    EXISTS,
-    InvalidArgument,
-    LimitExceeded,
-    Store,
-    Version,
-)
+from lakebed.kv import ABSENT, EXISTS, InvalidArgument, LimitExceeded, Store, Version
 from lakebed.kv.store import Limits, Put
 
 

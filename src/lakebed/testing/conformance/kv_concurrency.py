@@ -10,16 +10,9 @@ from uuid import uuid4
 from hypothesis import settings
 from hypothesis.stateful import run_state_machine_as_test
 
-from lakebed.kv import (
-    ABSENT,
-    Item,
-    PredicateFailed,
-    Store,
-    open_store,
-)
+from lakebed.kv import ABSENT, Item, PredicateFailed, Store, open_store
 from lakebed.kv.store import Put, puts
-from lakebed.testing.conformance.kv_machine import StoreMachine
-from lakebed.testing.conformance.kv_sizes import Sizes
+from lakebed.testing.conformance.kv_machine import Sizes, StoreMachine
 
 
 def increment(url: str, partition: bytes, rounds: int, threads: int) -> None:

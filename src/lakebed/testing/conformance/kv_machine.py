@@ -1,11 +1,34 @@
 """Conformance suite of key-value stores: a store and a dict, driven in parallel by Hypothesis."""
 
+from typing import ClassVar
+
 import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, rule
 
 from lakebed.kv import ABSENT, EXISTS, KeyNotFound, PredicateFailed, Store, Version
 from lakebed.kv.store import puts
+
+
+class Sizes:
+    """Sizes that subclasses of the suite may override."""
+
+    bulk: ClassVar[int] = 20_000
+    """Number of keys in the largest tests; above 1,100, all page and chunk sizes are exercised."""
+
+    racers: ClassVar[int] = 16
+    """Number of concurrent increments of a key, of which one succeeds: a multiple of 4."""
+
+    share: ClassVar[int] = 1
+    """Divisor of the number of histories compared with a dict."""
+
+    one_handle: ClassVar[bool] = False
+    """Whether a store can be opened only once; the second attempt gets `StoreLocked`."""
+
+    over_a_network: ClassVar[bool | None] = True
+    """Whether a read announces its wait for another process; None if the driver's own tests check
+    it, because the answer depends on the distance of the server."""
+
 
 AWKWARD_KEYS = [b"\x00", b"\x00\x00", b"a", b"a\x00", b"a\x00b", b"a/", b"aa", b"\x7f", b"\x80"]
 AWKWARD_KEYS += ["grün".encode(), b"\xff", b"\xff\x00", b"\xff\xff"]

@@ -4,12 +4,9 @@ import threading
 
 import pytest
 
-from lakebed.kv import (
-    Store,
-)
+from lakebed.kv import Store
 from lakebed.kv.store import PARTITIONS_PAGE, puts
-from lakebed.testing.conformance.kv_machine import AWKWARD_KEYS
-from lakebed.testing.conformance.kv_sizes import Sizes
+from lakebed.testing.conformance.kv_machine import AWKWARD_KEYS, Sizes
 
 
 class ScansConformance(Sizes):

@@ -36,11 +36,9 @@ class LakebedServer:
 
     @property
     def endpoint(self) -> str:
-        """URL of the server."""
         return f"http://127.0.0.1:{self.port}"
 
     def log(self) -> str:
-        """Return the server's log."""
         return log_of(self.folder)
 
 

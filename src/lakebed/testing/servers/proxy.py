@@ -183,7 +183,6 @@ class Proxy:
 
     @property
     def port(self) -> int:
-        """Port of the proxy."""
         port: int = self._listener.getsockname()[1]
         return port
 

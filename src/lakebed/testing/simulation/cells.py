@@ -49,7 +49,6 @@ class SimulatedDatabase:
         return cell
 
     def swap(self, partition: bytes, key: bytes, stamp: bytes | None, new: Cell) -> Cell | None:
-        """Compare and swap."""
         there = self.find(partition, key)
         if (None if there is None else there.stamp) != stamp:
             return there
@@ -63,14 +62,12 @@ class SimulatedDatabase:
         return new
 
     def page(self, partition: bytes, start: bytes, limit: int) -> CellPage:
-        """List cells in order."""
         keys = [key for of, key in self._cells.irange((partition, start)) if of == partition]
         cells = [(key, self.find(partition, key)) for key in keys[:limit]]
         after = keys[limit] if len(keys) > limit else None
         return [(key, cell) for key, cell in cells if cell is not None], after
 
     def erase(self, partition: bytes, key: bytes, stamp: bytes) -> None:
-        """Remove a cell with this stamp."""
         there = self.find(partition, key)
         if there is not None and there.stamp == stamp:
             del self._cells[partition, key]
@@ -78,7 +75,6 @@ class SimulatedDatabase:
             self.erased.append(AppliedWrite(step, "erase", partition, key, there.version))
 
     def partition_page(self) -> tuple[list[bytes], bytes | None]:
-        """List all partitions at once."""
         return sorted({partition for partition, _ in self._cells}), None
 
     def _is_over(self, cell: Cell) -> bool:

@@ -42,7 +42,6 @@ class SimulatedProcess:
         self._scheduler.add_task(self, body)
 
     def kill(self) -> None:
-        """Kill the process."""
         self.alive = False
 
 

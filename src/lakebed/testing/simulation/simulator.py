@@ -69,7 +69,6 @@ class Simulation(Scheduler):
         Simulation.latest = self
 
     def actor(self, name: str) -> SimulatedProcess:
-        """Add a process."""
         actor = SimulatedProcess(self, name)
         actor.runtime = SimulatedRuntime(self, actor, skew_seconds=self.faults.skew_seconds)
         return actor

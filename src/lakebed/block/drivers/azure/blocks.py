@@ -72,7 +72,6 @@ class AzureBlock:
 
     @property
     def etag(self) -> ETag:
-        """ETag of a part."""
         return ETag(self.nonce.hex())
 
 

@@ -58,10 +58,9 @@ from lakebed.block.errors import (
     StorageUnavailable,
     UploadNotFound,
 )
-from lakebed.block.multipart import check_order, check_part_number
 from lakebed.block.settings import AzureSettings
 from lakebed.block.store import ETag, ObjectInfo, Part, PartInfo, Upload, UploadId, WrittenPart
-from lakebed.block.streams import ListedObject, exactly, list_batch
+from lakebed.block.streams import ListedObject, check_order, check_part_number, exactly, list_batch
 
 if TYPE_CHECKING:
     from obstore.store import AzureConfig, RetryConfig

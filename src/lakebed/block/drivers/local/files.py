@@ -157,7 +157,6 @@ class Draft:
         self._begun = 0
 
     def write(self, data: bytes) -> None:
-        """Append bytes."""
         write_all(self._descriptor, data)
         self._count(len(data))
 
@@ -194,7 +193,6 @@ class Draft:
         return stamp(self._descriptor)
 
     def sync(self) -> None:
-        """Sync all bytes to disk."""
         self._sync(self._descriptor)
 
     def move(self, target: str | bytes | Path, folder: int | None = None) -> None:

@@ -72,7 +72,6 @@ from lakebed.block.errors import (
     StorageClosed,
     StorageUnavailable,
 )
-from lakebed.block.multipart import check_part_number
 from lakebed.block.ranges import ByteRange, FileSection, resolve
 from lakebed.block.store import (
     LIST_SCHEMA,
@@ -89,12 +88,7 @@ from lakebed.block.store import (
     UploadId,
     WrittenPart,
 )
-from lakebed.block.streams import (
-    CHUNK_BYTES,
-    LIST_BATCH_ROWS,
-    Meter,
-    exactly,
-)
+from lakebed.block.streams import CHUNK_BYTES, LIST_BATCH_ROWS, Meter, check_part_number, exactly
 
 _Condition = Callable[[OpenFolder, os.stat_result | None], None]
 """Raises unless the existing file in the folder, if any, may be replaced."""
@@ -130,8 +124,6 @@ def _as_text(path: bytes) -> str | None:
 
 
 def _must_be_absent(address: Address) -> _Condition:
-    """Return the condition that no object exists."""
-
     def check(folder: OpenFolder, old: os.stat_result | None) -> None:
         if old is not None:
             folder.sync()  # its writer may not have synced it yet

@@ -123,7 +123,6 @@ class OpenFolder:
         self._sync = sync
 
     def sync(self) -> None:
-        """Sync the entries of the folder to disk."""
         self._sync(self.descriptor)
 
     def enter(self, name: bytes) -> "OpenFolder":

@@ -27,9 +27,8 @@ from lakebed.block.drivers.local.files import (
 )
 from lakebed.block.drivers.local.walk import scan
 from lakebed.block.errors import UploadNotFound
-from lakebed.block.multipart import check_parts
 from lakebed.block.store import ETag, Part, PartInfo, Upload, UploadId, WrittenPart
-from lakebed.block.streams import Meter
+from lakebed.block.streams import Meter, check_parts
 
 _ADDRESS: Final = "address"
 _MD5_CHARACTERS: Final = 32
@@ -45,7 +44,6 @@ class LocalUploads:
         self._sync = sync
 
     def create(self, address: Address) -> UploadId:
-        """Begin an upload."""
         upload_id = UploadId(uuid4().hex)
         draft = self._drafts / upload_id
         draft.mkdir()

@@ -46,7 +46,6 @@ from lakebed.block.errors import (
     StorageUnavailable,
     UploadNotFound,
 )
-from lakebed.block.multipart import check_order, check_part_number
 from lakebed.block.settings import S3Settings
 from lakebed.block.store import (
     PART_BYTES_MAX,
@@ -59,7 +58,7 @@ from lakebed.block.store import (
     UploadId,
     WrittenPart,
 )
-from lakebed.block.streams import CHUNK_BYTES, exactly
+from lakebed.block.streams import CHUNK_BYTES, check_order, check_part_number, exactly
 
 if TYPE_CHECKING:
     from botocore.response import StreamingBody
@@ -96,7 +95,6 @@ class _DeleteAnswer(NamedTuple):
     """Whether a delete marker hides the object, which remains as an older version."""
 
     def result(self, address: Address) -> DeleteResult:
-        """Return the result for the address."""
         error = _error_of(self.code, address)
         return DeleteResult(address, error, leaves_versions=self.leaves_marker)
 
@@ -598,7 +596,6 @@ def _missing_permission(right: str, address: Address, part: str, error: Forbidde
 
 @contextmanager
 def _naming_permission(right: str, address: Address, part: str) -> Iterator[None]:
-    """Name the missing permission in a refusal."""
     try:
         yield
     except Forbidden as error:

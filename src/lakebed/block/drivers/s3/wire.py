@@ -89,7 +89,6 @@ class SignedRequests:
     def sign_part(
         self, address: Address, upload_id: UploadId, number: int, *, expires_seconds: int
     ) -> str:
-        """Return a URL to upload a part."""
         params = {
             "Bucket": address.parts.bucket,
             "Key": address.path,

@@ -15,9 +15,8 @@ import typer
 from lakebed.clients.cli.commands.history import commit_text, one_line
 from lakebed.clients.cli.errors import CommandError
 from lakebed.clients.cli.groups import new_group
-from lakebed.clients.cli.output import moment
+from lakebed.clients.cli.output import for_scripts, moment
 from lakebed.clients.cli.session import Session, client_command
-from lakebed.clients.cli.tables import for_scripts
 from lakebed.clients.cli.uris import RefArgument, same_repository
 from lakebed.clients.http.paging import list_items
 from lakebed.wire.refs import Commit, LogCommitsQuery

@@ -12,12 +12,7 @@ from lakebed.clients.cli.options import AllowEmptyOption, MetaOption, SkipHooksO
 from lakebed.clients.cli.session import Session, client_command
 from lakebed.clients.cli.uris import BranchArgument, RefArgument, same_repository
 from lakebed.wire.base import SkipQuery
-from lakebed.wire.refs import (
-    CherryPickCreation,
-    CommitCreation,
-    CommitQuery,
-    LogCommitsQuery,
-)
+from lakebed.wire.refs import CherryPickCreation, CommitCreation, CommitQuery, LogCommitsQuery
 
 commit_app = new_app()
 show_app = new_group()

@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from lakebed.clients.cli.commands import gc_explain, gc_rules
+from lakebed.clients.cli.commands import gc_rules
 from lakebed.clients.cli.errors import Incomplete, InvalidArguments
 from lakebed.clients.cli.groups import new_group
 from lakebed.clients.cli.options import LocalRootOption, YesOption
 from lakebed.clients.cli.output import Column, Size, Whole, moment, printable, stamp, warn
 from lakebed.clients.cli.session import Session, client_command
-from lakebed.clients.cli.uris import RepositoryArgument, RepositoryUri
+from lakebed.clients.cli.uris import RepositoryArgument, RepositoryUri, is_uri, parse_path
 from lakebed.clients.http.errors import Refused
 from lakebed.clients.http.paging import list_items
-from lakebed.wire.garbage import GarbageCollectionRun, UnfinishedUpload
+from lakebed.wire.garbage import ExplainQuery, GarbageCollectionRun, UnfinishedUpload
 
 if TYPE_CHECKING:
     from lakebed.block import BlockSettings
@@ -31,7 +31,48 @@ _Figures = dict[str, Any]
 app = new_group()
 app.add_typer(gc_rules.app, name="rules")
 gc_rules.add_config_commands(app)
-client_command(app, "explain")(gc_explain.explain)
+
+
+@client_command(app, "explain")
+def explain(
+    session: Session,
+    what: Annotated[
+        str,
+        typer.Argument(
+            help="Object (lakefs://my-repo/main/a.csv), commit (lakefs://my-repo/v1), or address"
+            " in the storage"
+        ),
+    ],
+) -> None:
+    """Explain why an object or a commit is retained or was deleted.
+
+    lakebed gc explain lakefs://my-repo/main/folder/file.csv
+    """
+    if is_uri(what):
+        uri = parse_path(what)
+        repository, query = uri.repository, ExplainQuery(ref=uri.ref, path=uri.path)
+    else:
+        repository, query = _repository_of(session, what), ExplainQuery(address=what)
+    found = session.client.garbage.explain(repository, query)
+    if session.output.as_json:
+        session.output.record(found)
+        return
+    gone = "is deleted" if query.ref and not query.path else "does not exist"
+    words = {"kept": "is retained", "going": "is not retained", "gone": gone}
+    session.output.done(f"{found.subject} {words[found.verdict]}:")
+    for reason in found.reasons:
+        print(f"- {printable(reason)}")
+
+
+def _repository_of(session: Session, address: str) -> str:
+    """Return the repository whose storage namespace contains an address."""
+    for repository in list_items(session.client.repositories.list):
+        if address.startswith(f"{repository.storage_namespace.rstrip('/')}/"):
+            return repository.id
+    raise InvalidArguments(
+        f"{address!r} is neither the URI of an object or commit, such as lakefs://my-repo/main/a,"
+        " nor an address in the storage namespace of a repository that you can list"
+    )
 
 
 @client_command(app, "run")

@@ -51,7 +51,7 @@ def run(
 
 def _print_ready(endpoint: str) -> None:
     """Print the address of a ready server and, if needed, the command for its setup."""
-    from lakebed.clients.http.setup import waits_for_setup
+    from lakebed.clients.http.http import waits_for_setup
 
     typer.echo(f"lakebed is ready at {endpoint}")
     if waits_for_setup(endpoint):

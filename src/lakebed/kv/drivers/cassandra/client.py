@@ -7,6 +7,7 @@ from functools import partial
 from threading import Timer
 from typing import Any, Final
 from urllib.parse import unquote
+from zlib import crc32
 
 from cassandra import (
     AuthenticationFailed,
@@ -29,19 +30,45 @@ from cassandra.pool import Host
 from cassandra.protocol import ErrorMessage
 from cassandra.query import PreparedStatement, tuple_factory
 
-from lakebed.kv.drivers.cassandra.statements import (
-    CREATE,
-    ERASE,
-    PAGE,
-    PARTITIONS,
-    READ,
-    REPLACE,
-    TABLE,
-)
 from lakebed.kv.drivers.failures import Failures
 from lakebed.kv.errors import InvalidArgument, StoreUnreachable
 from lakebed.kv.store import PARTITIONS_PAGE
 from lakebed.kv.urls import is_on, split_url, tls_context
+
+LANES: Final = 16
+"""As in `PAGE`; part of the storage format."""
+TABLE: Final = "lakebed_kv"
+
+# The columns of the table. The body is never empty, so that no single cell is ever deleted.
+COLUMNS: Final = {"p": "blob", "lane": "tinyint", "k": "blob", "stamp": "blob", "body": "blob"}
+# Rows are deleted only when no caller reads them any more, so a row that reappears, from a replica
+# that missed its deletion for more than three hours, is harmless. With Cassandra's default of ten
+# days, each scan of announcements would read ten days of deleted rows.
+CREATE_TABLE: Final = """
+    CREATE TABLE IF NOT EXISTS {table}
+    (p blob, lane tinyint, k blob, stamp blob, body blob, PRIMARY KEY ((p, lane), k))
+    WITH read_repair = 'BLOCKING' AND gc_grace_seconds = 10800
+"""
+READ: Final = "SELECT stamp, body FROM {table} WHERE p = ? AND lane = ? AND k = ?"
+REPLACE: Final = """
+    UPDATE {table} SET stamp = ?, body = ? WHERE p = ? AND lane = ? AND k = ? IF stamp = ?
+"""
+CREATE: Final = """
+    INSERT INTO {table} (p, lane, k, stamp, body) VALUES (?, ?, ?, ?, ?) IF NOT EXISTS
+"""
+ERASE: Final = "DELETE FROM {table} WHERE p = ? AND lane = ? AND k = ? IF stamp = ?"
+PAGE: Final = """
+    SELECT k, stamp, body FROM {table}
+    WHERE p = ? AND lane IN (0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15) AND k >= ?
+    ORDER BY k LIMIT ?
+"""
+PARTITIONS: Final = "SELECT DISTINCT p, lane FROM {table}"
+
+
+def row_of(partition: bytes, key: bytes) -> tuple[bytes, int, bytes]:
+    """Return the primary key of a row: partition, lane and key."""
+    return partition, crc32(key) % LANES, key
+
 
 Row = tuple[Any, ...]
 
@@ -118,7 +145,6 @@ class CassandraClient:
             raise
 
     def prepare_statements(self) -> None:
-        """Prepare the statements."""
         for text in (READ, CREATE, REPLACE, ERASE, PAGE, PARTITIONS):
             self._prepared[text] = FAILURES.read(
                 partial(self._session.prepare, text.format(table=self._table))
@@ -127,7 +153,6 @@ class CassandraClient:
         self._prepared[PAGE].fetch_size = None  # lanes are merged in order only within one page
 
     def execute(self, statement: str, parameters: Sequence[object], **options: object) -> ResultSet:
-        """Run a prepared statement."""
         return self._session.execute(self._prepared[statement], parameters, **options)
 
     def query(self, statement: str, *parameters: object, node: Host | None = None) -> list[Row]:
@@ -141,7 +166,6 @@ class CassandraClient:
 
     @property
     def is_open(self) -> bool:
-        """Return whether the client is not closed yet."""
         return not self.cluster.is_shutdown
 
     def close_after(self, seconds: float) -> None:

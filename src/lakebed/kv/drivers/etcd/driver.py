@@ -40,7 +40,6 @@ from lakebed.kv.store import (
     after_prefix,
     applied_before,
     check_deletable,
-    check_predicate,
     new_version,
 )
 
@@ -117,22 +116,13 @@ class EtcdStore(Store):
             raise KeyNotFound(partition, key)
         return item
 
-    def set(
-        self,
-        partition: bytes,
-        key: bytes,
-        value: bytes,
-        predicate: Predicate = ANY,
-        *,
-        version: Version | None = None,
-    ) -> Version:
+    def _set(self, put: Put) -> None:
+        partition, key, value, predicate, version = put
         with self._lifetime.call(partition, key, value):
-            check_predicate(predicate)
             version = version or new_version(self._runtime)
             conditions = _conditions(self._key(partition, key), predicate)
             if not self._write(conditions, [self._put(partition, key, value, version)]):
                 raise PredicateFailed(partition, key)
-        return version
 
     def delete(self, partition: bytes, key: bytes, predicate: DeletePredicate = ANY) -> None:
         with self._lifetime.call(partition, key):

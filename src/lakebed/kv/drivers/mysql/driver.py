@@ -40,13 +40,11 @@ from lakebed.kv.store import (
     DeletePredicate,
     Item,
     Limits,
-    Predicate,
     Put,
     Store,
     Version,
     applied_before,
     check_deletable,
-    check_predicate,
     new_version,
 )
 
@@ -106,17 +104,9 @@ class MySQLStore(Store):
         ((value, version),) = found
         return Item(key, value, Version(version))
 
-    def set(
-        self,
-        partition: bytes,
-        key: bytes,
-        value: bytes,
-        predicate: Predicate = ANY,
-        *,
-        version: Version | None = None,
-    ) -> Version:
+    def _set(self, put: Put) -> None:
+        partition, key, value, predicate, version = put
         self._lifetime.begin(partition, key, value)
-        check_predicate(predicate)
         version = version or new_version(self._runtime)
         if predicate is ANY:
             found = self._write(statements.SET, partition, key, value, version)
@@ -130,7 +120,6 @@ class MySQLStore(Store):
             )
         if not found:
             raise PredicateFailed(partition, key)
-        return version
 
     def delete(self, partition: bytes, key: bytes, predicate: DeletePredicate = ANY) -> None:
         self._lifetime.begin(partition, key)

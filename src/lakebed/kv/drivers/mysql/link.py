@@ -11,11 +11,10 @@ import pymysql
 from pymysql.constants import CLIENT, CR, ER
 
 from lakebed.base.runtime import Runtime
-from lakebed.kv.drivers.kernel_timeouts import bound_by_kernel
 from lakebed.kv.drivers.mysql import statements
 from lakebed.kv.errors import InvalidArgument, StoreUnavailable
 from lakebed.kv.lifetime import closing_on_error
-from lakebed.kv.pool import POOL_SIZE
+from lakebed.kv.pool import POOL_SIZE, bound_by_kernel
 from lakebed.kv.urls import is_on, pool_size, split_url, tls_context
 
 CONNECT_SECONDS: Final = 2
@@ -154,7 +153,6 @@ class MySQLLink:
             raise StoreUnavailable("the server did not grant a named lock")
 
     def ask(self, statement: str, *parameters: object) -> Rows:
-        """Run a statement and return the rows."""
         self._cursor.execute(statement, parameters)
         rows: Rows = self._cursor.fetchall()
         return rows

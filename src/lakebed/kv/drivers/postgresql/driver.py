@@ -20,8 +20,8 @@ from lakebed.kv.drivers.postgresql.link import (
     Replies,
     explain,
 )
-from lakebed.kv.drivers.postgresql.schema import prepare_schema
 from lakebed.kv.errors import (
+    ForeignStore,
     InvalidArgument,
     KeyNotFound,
     OutcomeUnknown,
@@ -42,7 +42,6 @@ from lakebed.kv.store import (
     DeletePredicate,
     Item,
     Limits,
-    Predicate,
     Put,
     Store,
     Version,
@@ -113,21 +112,8 @@ class PostgreSQLStore(Store):
             raise KeyNotFound(partition, key)
         return Item(key, wire.value(found, 0, 0), Version(wire.value(found, 0, 1)))
 
-    def set(
-        self,
-        partition: bytes,
-        key: bytes,
-        value: bytes,
-        predicate: Predicate = ANY,
-        *,
-        version: Version | None = None,
-    ) -> Version:
-        version = version or new_version(self._runtime)
-        self._put(Put(partition, key, value, predicate, version))
-        return version
-
     def write(self, writes: Sequence[Put], reads: Sequence[Place] = ()) -> list[Item | None]:
-        if len(writes) != 1 or not 0 < len(reads) <= statements.FEW_KEYS:
+        if len(writes) != 1 or len(reads) > statements.FEW_KEYS:
             return super().write(writes, reads)
         self.limits.check_keys(reads)
         write = self._put(writes[0], reads)
@@ -219,6 +205,9 @@ class PostgreSQLStore(Store):
             for begin, put in zip(range(0, len(versions), VERSION_BYTES), puts, strict=True)
         ]
         self._write(statements.SET_MANY, *map(wire.array, zip(*rows, strict=True)))
+
+    def _set(self, put: Put) -> None:
+        self._put(put)
 
     def _put(self, put: Put, reads: Sequence[Place] = ()) -> PostgresWrite:
         """Write a value, then read some keys; return the write with the items read."""
@@ -394,7 +383,6 @@ def _parse_url(url: str) -> tuple[str, int]:
 def _write_of(
     batch: Sequence[PostgresWrite], of_one: LiteralString, of_many: LiteralString
 ) -> Query:
-    """Return the query for writing a batch."""
     if len(batch) == 1:
         return Query(of_one, batch[0].row)
     rows = sorted([write.row for write in batch])
@@ -417,3 +405,26 @@ def _no_answer(error: Exception) -> StoreUnavailable:
 def _refusal(error: psycopg.Error) -> StoreUnavailable:
     kind = StoreFull if error.sqlstate == DISK_FULL else StoreUnavailable
     return kind(f"postgresql refused the write: {explain(error)}")
+
+
+def prepare_schema(link: PostgresLink) -> None:
+    """Create the table if missing, else check its columns.
+
+    Raises:
+        ForeignStore: Another relation has this name.
+        psycopg.Error: The database failed; close the connection. No partial change remains.
+    """
+    found = link.execute(statements.DESCRIBE, ()).fetchone()
+    if found is None:
+        # On failure, the lock is released with the connection.
+        link.execute(statements.LOCK_SCHEMA, ())
+        link.execute(statements.CREATE_IF_ABSENT, ())
+        link.execute(statements.UNLOCK_SCHEMA, ())
+        _LOGGER.info("initialized the table lakebed_kv")
+        found = link.execute(statements.DESCRIBE, ()).fetchone()
+    assert found is not None
+    kind, columns = found
+    if kind not in statements.KINDS or tuple(columns) != statements.COLUMNS:
+        raise ForeignStore(
+            f"the relation lakebed_kv is not a Lakebed store: its columns are {', '.join(columns)}"
+        )

@@ -70,7 +70,6 @@ class Query(NamedTuple):
     parameters: Sequence[bytes]
 
     def with_deadline(self, deadline: float) -> "Query":
-        """Return the write with its deadline."""
         return Query(self.statement, (wire.float8(deadline), *self.parameters))
 
 

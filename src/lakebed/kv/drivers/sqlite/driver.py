@@ -19,10 +19,8 @@ from lakebed.kv.store import (
     DeletePredicate,
     Item,
     Limits,
-    Predicate,
     Put,
     Store,
-    Version,
     applied_before,
     check_deletable,
     check_predicate,
@@ -183,19 +181,6 @@ class SqliteStore(Store):
         if not found:
             raise KeyNotFound(partition, key)
         return found[0]
-
-    def set(
-        self,
-        partition: bytes,
-        key: bytes,
-        value: bytes,
-        predicate: Predicate = ANY,
-        *,
-        version: Version | None = None,
-    ) -> Version:
-        version = version or new_version(self._runtime)
-        self.write([Put(partition, key, value, predicate, version)])
-        return version
 
     def write(
         self, writes: Sequence[Put], reads: Sequence[tuple[bytes, bytes]] = ()

@@ -8,7 +8,6 @@ from typing import Final
 import valkey
 
 from lakebed.base.runtime import Runtime
-from lakebed.kv.drivers.valkey import scripts
 from lakebed.kv.drivers.valkey.link import ValkeyPool, ValkeyTimeouts, ask, parse_url, run_script
 from lakebed.kv.errors import (
     KeyNotFound,
@@ -26,16 +25,68 @@ from lakebed.kv.store import (
     DeletePredicate,
     Item,
     Limits,
-    Predicate,
     Presence,
     Put,
     Store,
     Version,
     applied_before,
     check_deletable,
-    check_predicate,
     new_version,
 )
+
+LATE: Final = "LAKEBED_LATE"
+"""Prefix of the error for a missed deadline."""
+
+_IN_TIME: Final = f"""
+local now = redis.call('TIME')
+if now[1] * 1000000 + now[2] > tonumber(ARGV[1]) then
+  return redis.error_reply('{LATE} the write came after its deadline')
+end
+"""
+
+# A hash field contains the version, 16 bytes, followed by the value.
+_SET: Final = (
+    _IN_TIME
+    + """
+local there = redis.call('HGET', KEYS[1], ARGV[2])
+local condition = ARGV[4]
+if condition == 'absent' and there then return 0 end
+if condition == 'exists' and not there then return 0 end
+if condition == 'version' and not (there and string.sub(there, 1, 16) == ARGV[5]) then return 0 end
+if not there then redis.call('ZADD', KEYS[2], 0, ARGV[2]) end
+redis.call('HSET', KEYS[1], ARGV[2], ARGV[3])
+return 1
+"""
+)
+
+_SET_MANY: Final = (
+    _IN_TIME
+    + """
+for place = 2, #ARGV, 2 do
+  redis.call('ZADD', KEYS[2], 0, ARGV[place])
+  redis.call('HSET', KEYS[1], ARGV[place], ARGV[place + 1])
+end
+return 1
+"""
+)
+
+_DELETE: Final = (
+    _IN_TIME
+    + """
+local there = redis.call('HGET', KEYS[1], ARGV[2])
+if ARGV[3] ~= '' and not (there and string.sub(there, 1, 16) == ARGV[3]) then return 0 end
+redis.call('ZREM', KEYS[2], ARGV[2])
+redis.call('HDEL', KEYS[1], ARGV[2])
+return 1
+"""
+)
+
+_SCAN: Final = """
+local keys = redis.call('ZRANGEBYLEX', KEYS[2], ARGV[1], ARGV[2], 'LIMIT', 0, ARGV[3])
+if #keys == 0 then return {keys, {}} end
+return {keys, redis.call('HMGET', KEYS[1], unpack(keys))}
+"""
+
 
 CHUNK_KEYS: Final = 500
 CHUNK_BYTES: Final = 8 << 20
@@ -83,31 +134,22 @@ class ValkeyStore(Store):
             raise KeyNotFound(partition, key)
         return _item(key, stored)
 
-    def set(
-        self,
-        partition: bytes,
-        key: bytes,
-        value: bytes,
-        predicate: Predicate = ANY,
-        *,
-        version: Version | None = None,
-    ) -> Version:
+    def _set(self, put: Put) -> None:
+        partition, key, value, predicate, version = put
         with self._lifetime.call(partition, key, value):
-            check_predicate(predicate)
             version = version or new_version(self._runtime)
             if isinstance(predicate, Presence):
                 condition, wanted = predicate.value.encode(), b""
             else:
                 condition, wanted = b"version", predicate
-            if not self._write(scripts.SET, partition, key, version + value, condition, wanted):
+            if not self._write(_SET, partition, key, version + value, condition, wanted):
                 raise PredicateFailed(partition, key)
-        return version
 
     def delete(self, partition: bytes, key: bytes, predicate: DeletePredicate = ANY) -> None:
         with self._lifetime.call(partition, key):
             check_deletable(predicate)
             wanted = predicate if isinstance(predicate, bytes) else b""
-            if not self._write(scripts.DELETE, partition, key, wanted):
+            if not self._write(_DELETE, partition, key, wanted):
                 raise PredicateFailed(partition, key)
 
     def scan_page(
@@ -117,7 +159,7 @@ class ValkeyStore(Store):
             first = b"[" + start if start else b"-"
             last = b"+" if end is None else b"(" + end
             arguments = [first, last, b"%d" % limit]
-            keys, values = run_script(link, scripts.SCAN, _names(partition), arguments)
+            keys, values = run_script(link, _SCAN, _names(partition), arguments)
         return [_item(key, stored) for key, stored in zip(keys, values, strict=True)]
 
     def partition_page(self, cursor: bytes) -> tuple[list[bytes], bytes | None]:
@@ -155,7 +197,7 @@ class ValkeyStore(Store):
                     for part in (key, (version or new_version(self._runtime)) + value)
                 ]
                 with self._lifetime.call(partition), applied_before(any_step=applied):
-                    self._write(scripts.SET_MANY, partition, *arguments)
+                    self._write(_SET_MANY, partition, *arguments)
                 applied = True
 
     def close(self) -> None:

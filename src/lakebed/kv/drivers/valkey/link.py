@@ -21,8 +21,8 @@ from valkey.connection import Connection, SSLConnection
 from valkey.retry import Retry
 
 from lakebed.base.runtime import Runtime
-from lakebed.kv.drivers.kernel_timeouts import bound_by_kernel
 from lakebed.kv.errors import InvalidArgument, StoreClosed, StoreUnavailable, StoreUnreachable
+from lakebed.kv.pool import bound_by_kernel
 from lakebed.kv.urls import is_on, split_url
 
 CONNECT_SECONDS: Final = 1.0

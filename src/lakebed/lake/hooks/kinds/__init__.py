@@ -10,11 +10,10 @@ from lakebed.lake.hooks.errors import HookFailed
 from lakebed.lake.hooks.events import HookEvent
 from lakebed.lake.hooks.files import HookSpec
 from lakebed.lake.hooks.kinds import airflow, command, lua, webhook
-from lakebed.lake.hooks.kinds.context import OBJECT_BYTES_MAX, Caller, HookContext
+from lakebed.lake.hooks.kinds.context import OBJECT_BYTES_MAX, Caller, Environment, HookContext
 from lakebed.lake.hooks.outputs import HookOutput
 from lakebed.lake.hooks.processes import ProcessPool
 from lakebed.lake.hooks.properties import HookType
-from lakebed.lake.hooks.secrets import Environment
 from lakebed.lake.hooks.settings import HookLimits
 
 __all__ = ["OBJECT_BYTES_MAX", "Caller", "run_hook"]

@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 
 from lakebed.base.runtime import Runtime
 from lakebed.block import DeleteResult, Locked, StorageUnavailable
+from lakebed.formats.files import one_array
 from lakebed.formats.gc_files import (
     GC_RESULT_SCHEMAS,
     GCResultFile,
@@ -21,7 +22,6 @@ from lakebed.formats.gc_files import (
     GCRunID,
     encode_result,
 )
-from lakebed.formats.parquet import one_array
 from lakebed.reclaim.collector.executors.read import TALLY, Batches, Transform
 from lakebed.reclaim.collector.rules import Verdict
 from lakebed.reclaim.collector.storage import Storage
@@ -187,7 +187,6 @@ class Counts:
             self.table()
 
     def table(self) -> pa.Table:
-        """Return the sums."""
         self._tables = [add_up(self._tables, ["branch", "verdict", "stage"])]
         self._new_rows = 0
         return self._tables[0]

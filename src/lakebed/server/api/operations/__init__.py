@@ -18,14 +18,12 @@ from lakebed.server.api.operations import (
     purges,
     refs,
     repositories,
-    setup,
     staging,
 )
 from lakebed.server.api.routes import Route
 
 ROUTES: Final[tuple[Route, ...]] = (
     *config.routes,
-    *setup.routes,
     *repositories.routes,
     *dumps.routes,
     *refs.routes,

@@ -8,15 +8,15 @@ touched.
 import json
 from typing import Final
 
-from lakebed.base.ids import UniqueID
+from lakebed.base.runtime import UniqueID
 from lakebed.block.address import Address
 from lakebed.engine.model import RepositoryID
 from lakebed.formats.gc_files import GCRunID
 from lakebed.lake.tasks import TaskID
+from lakebed.reclaim.expired_records import IncompleteUpload as Unfinished
 from lakebed.reclaim.prepare import PreparedRun
 from lakebed.reclaim.retention import BranchRule, RetentionRules
 from lakebed.reclaim.runs import GarbageRun
-from lakebed.reclaim.unfinished import IncompleteUpload as Unfinished
 from lakebed.server.api.pages import first_page
 from lakebed.server.api.request import ApiRequest, as_key, as_text
 from lakebed.server.api.routes import Need, Routes, fs

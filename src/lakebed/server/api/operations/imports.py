@@ -5,8 +5,7 @@ from typing import Final
 from lakebed.engine.model import BranchID, RepositoryID
 from lakebed.lake.commits import STRATEGY_KEY
 from lakebed.lake.imports import imports
-from lakebed.lake.imports.imports import ImportID
-from lakebed.lake.imports.outside import JobReport
+from lakebed.lake.imports.imports import ImportID, JobReport
 from lakebed.lake.imports.sources import ImportSource, in_order
 from lakebed.lake.places import parse_address, parse_namespace
 from lakebed.server.api.operations.commits import wire_commit

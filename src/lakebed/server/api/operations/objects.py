@@ -8,8 +8,7 @@ from urllib.parse import quote
 from lakebed.auth import Action
 from lakebed.auth.policy.actions import object_arn
 from lakebed.engine.committed.listing import CommonPrefix, EntryQuery
-from lakebed.engine.model import BranchID, RepositoryID
-from lakebed.engine.names import is_commit_id
+from lakebed.engine.model import BranchID, RepositoryID, is_commit_id
 from lakebed.lake.errors import RangeNotSatisfiable
 from lakebed.lake.etag_pins import is_compared
 from lakebed.lake.model import DEFAULT_CONTENT_TYPE

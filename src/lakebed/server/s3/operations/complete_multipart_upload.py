@@ -3,11 +3,7 @@
 from lakebed.auth import Action
 from lakebed.lake.entry_metadata import checksum_of
 from lakebed.server.http.conditions import etag
-from lakebed.server.s3.checksum_fields import (
-    object_elements,
-    requested_checksum,
-    requested_type,
-)
+from lakebed.server.s3.checksum_fields import object_elements, requested_checksum, requested_type
 from lakebed.server.s3.request import S3Reply, S3Request, xml
 from lakebed.server.s3.xml_reader import XML_BYTES_MAX, read_complete
 from lakebed.server.s3.xml_writer import document, element

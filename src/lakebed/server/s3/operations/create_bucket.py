@@ -2,7 +2,7 @@
 
 from lakebed.auth import Action
 from lakebed.auth.policy.actions import namespace_arn
-from lakebed.engine.names import check_repository_name
+from lakebed.engine.model import check_repository_name
 from lakebed.lake.errors import Deleting, NotUnique, RepositoryNotFound
 from lakebed.lake.places import canonical_path, parse_namespace
 from lakebed.server.s3.errors import ErrorCode, S3Error

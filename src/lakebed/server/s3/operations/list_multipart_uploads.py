@@ -10,13 +10,7 @@ from lakebed.lake.multipart.uploads import OpenUpload
 from lakebed.server.s3.checksum_fields import upload_elements
 from lakebed.server.s3.listings import ListingQuery, read_listing_query
 from lakebed.server.s3.request import S3Reply, S3Request, xml
-from lakebed.server.s3.xml_writer import (
-    Markup,
-    boolean,
-    document,
-    element,
-    timestamp,
-)
+from lakebed.server.s3.xml_writer import Markup, boolean, document, element, timestamp
 
 _UPLOADS_MAX: Final = 1000
 

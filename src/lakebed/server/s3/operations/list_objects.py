@@ -19,13 +19,7 @@ from lakebed.server.s3.listings import (
     token_of,
 )
 from lakebed.server.s3.request import S3Reply, S3Request, ref_path_of, xml
-from lakebed.server.s3.xml_writer import (
-    Markup,
-    boolean,
-    document,
-    element,
-    owner,
-)
+from lakebed.server.s3.xml_writer import Markup, boolean, document, element, owner
 
 KEYS_MAX: Final = 1000
 

@@ -1,9 +1,17 @@
 """`lakebed fs`: objects."""
 
-from lakebed.clients.cli.commands.fs.copies import cp, mv, stage
-from lakebed.clients.cli.commands.fs.download import download
-from lakebed.clients.cli.commands.fs.objects import cat, ls, presign, rm, stat, update_metadata
-from lakebed.clients.cli.commands.fs.upload import upload
+from lakebed.clients.cli.commands.fs.objects import (
+    cat,
+    cp,
+    ls,
+    mv,
+    presign,
+    rm,
+    stage,
+    stat,
+    update_metadata,
+)
+from lakebed.clients.cli.commands.fs.upload import download, upload
 from lakebed.clients.cli.groups import new_group
 from lakebed.clients.cli.session import client_command
 
