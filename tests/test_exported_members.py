@@ -53,6 +53,7 @@ def test_the_public_names_of_block_storage() -> None:
         "ByteStream",
         "DeleteResult",
         "ETag",
+        "Encryption",
         "Forbidden",
         "FromOffset",
         "GCSSettings",

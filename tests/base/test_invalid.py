@@ -51,6 +51,15 @@ class Everything(msgspec.Struct):
         ('[{"secret_access_key": "x"}]', "expected an object, not a list"),
         ('{"amount": "x"', "not JSON (Input data was truncated)"),
         ("{", "not JSON (Input data was truncated)"),
+        (
+            '{"limit": 1' + "0" * 30 + "}",
+            "limit: expected a whole number, at least 1 and at most 9, not 1" + "0" * 30,
+        ),
+        ('{"share": 1e999}', "a number is out of range"),
+        (
+            '{"amount": "x", "other": ' + "[" * 100_000 + "]" * 100_000 + "}",
+            "lists and objects are nested too deeply",
+        ),
     ],
 )
 def test_the_field_the_expectation_and_the_value(body: str, said: str) -> None:

@@ -118,7 +118,7 @@ def json_bodies(case: tuple[str, bytes]) -> None:
     operation, text = case
     route = BY_NAME[operation]
     decode = msgspec.json.Decoder(route.body).decode
-    found = attempt(BadRequest, _decode, decode, text)
+    found = attempt(BadRequest, _decode, decode, text, route.body)
     if found is None:
         return
     assert decode(msgspec.json.encode(found)) == found

@@ -75,4 +75,4 @@ def test_an_invalid_argument_is_named_with_its_value(
             headers={"Content-Type": "application/json"},
         )
     assert answer.status_code == 400
-    assert answer.json["detail"] == said
+    assert answer.json["message"] == said

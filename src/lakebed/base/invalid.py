@@ -79,11 +79,15 @@ def explain_json(
     error: msgspec.DecodeError | UnicodeDecodeError, kind: Any, text: bytes | str
 ) -> str:
     """Return what is wrong with JSON that could not be decoded to a type; see `explain`."""
-    if isinstance(error, msgspec.ValidationError):
-        try:
+    try:
+        if isinstance(error, msgspec.ValidationError):
             return explain(error, kind, msgspec.json.decode(text))
-        except (msgspec.DecodeError, UnicodeDecodeError) as malformed:
-            error = malformed
+    except RecursionError:
+        return "lists and objects are nested too deeply"
+    except msgspec.ValidationError:
+        return "a number is out of range"
+    except (msgspec.DecodeError, UnicodeDecodeError) as malformed:
+        error = malformed
     return f"not JSON ({error})"
 
 

@@ -14,7 +14,7 @@ def encryption_headers(encryption: Encryption | None) -> dict[str, str]:
     """Return the headers of an encryption, the same in requests and answers."""
     if encryption is None:
         return {}
-    headers = {ENCRYPTION_HEADER: encryption.algorithm}
+    headers: dict[str, str] = {ENCRYPTION_HEADER: encryption.algorithm}
     if encryption.kms_key_id is not None:
         headers[f"{ENCRYPTION_HEADER}-aws-kms-key-id"] = encryption.kms_key_id
     return headers
