@@ -9,7 +9,7 @@ import pytest
 import s3fs
 from botocore.exceptions import ClientError
 
-from tests.compat.s3_tools import AwsCli, Rclone
+from tests.compat.s3_tools import AwsCli, Mc, Rclone
 from tests.kit.s3_gateway import Gateway
 
 FOLDER = "main/versions"
@@ -146,3 +146,23 @@ def test_rclone(versions: Versions) -> None:
     versions.gateway.client().put_object(Bucket="lake", Key=f"{FOLDER}/new/file", Body=b"new")
     rclone.rclone("purge", f"{place}/new")
     assert rclone.rclone("lsf", place).splitlines() == ["day.txt", "removed in tue"]
+
+
+@pytest.mark.extended
+def test_mc(versions: Versions) -> None:
+    mc = Mc(versions.gateway)
+    place, name = f"lake/lake/{FOLDER}/", f"lake/lake/{KEY}"
+    rows = [line.split() for line in mc.mc("ls", "--versions", place).splitlines()]
+    listed = [row[-4:] for row in rows if row[-1] == "day.txt"]
+    expected = ["null", *versions.ids[::-1]]
+    numbers = ["v3", "v2", "v1"]
+    assert listed == [
+        [version_id, number, "PUT", "day.txt"]
+        for version_id, number in zip(expected, numbers, strict=True)
+    ]
+    assert mc.mc("cat", "--version-id", versions.ids[0], name) == "mon"
+    at = versions.between.strftime("%Y.%m.%dT%H:%M")
+    assert mc.mc("cat", "--rewind", at, name) == "mon"
+    with pytest.raises(AssertionError, match="Versions are commits"):
+        mc.mc("rm", "--versions", "--force", name)
+    assert mc.mc("cat", name) == "wed!"

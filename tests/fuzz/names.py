@@ -20,8 +20,8 @@ from lakebed.engine.model import check_branch_name, check_repository_name, check
 from lakebed.engine.refs.protection import _PATTERN
 from lakebed.engine.refs.resolve import _parse
 from lakebed.formats.object_paths import ObjectPath, partition_made_us
+from lakebed.lake.errors import InvalidPath
 from lakebed.server.api.request import as_key
-from lakebed.server.http.errors import BadRequest
 from tests.fuzz.inputs import any_text, texts
 from tests.fuzz.target import Targets, attempt
 
@@ -175,7 +175,7 @@ def object_paths(path: str) -> None:
 
 @targets.add(names)
 def keys_of_objects(text: str) -> None:
-    key = attempt(BadRequest, as_key, text)
+    key = attempt(InvalidPath, as_key, text)
     if key is not None:
         assert key.decode() == text
 

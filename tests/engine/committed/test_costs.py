@@ -192,9 +192,10 @@ def test_a_page_of_versions_reads_the_changes_around_its_keys() -> None:
     assert ranges <= 20
     # Of many changes of one range, some show that the common prefix exists.
     for number in range(100):
-        change = change_rows({b"05/050": entry(b"05/050", number % 3 + 1)})
-        states.insert(0, store.apply(states[0], [change]).metarange_id)
-    items, ranges = cost(EntryQuery(prefix=b"05", delimiter=b"/", amount=1))
+        digits = [number // 4**place % 4 for place in range(4)]
+        change = {key: entry(key, digit) for key, digit in zip(keys[:4], digits, strict=True)}
+        states.insert(0, store.apply(states[0], [change_rows(change)]).metarange_id)
+    items, ranges = cost(EntryQuery(delimiter=b"/", amount=1))
     assert items == 1
     assert ranges <= 40
 

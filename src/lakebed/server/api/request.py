@@ -66,11 +66,11 @@ def as_key(path: str, what: str = "path") -> bytes:
     if not path:
         raise InvalidPath(f"the {what} of an object must not be empty")
     if "\x00" in path:
-        raise BadRequest(f"{what} contains a NUL character")
+        raise InvalidPath(f"{what} contains a NUL character")
     try:
         return path.encode()
     except UnicodeEncodeError:
-        raise BadRequest(f"{what} has characters that UTF-8 cannot encode") from None
+        raise InvalidPath(f"{what} has characters that UTF-8 cannot encode") from None
 
 
 as_text: Final = partial(str, encoding="utf-8", errors="replace")
