@@ -134,7 +134,6 @@ def test_refusals_have_the_wording_of_lakefs(gateway: Gateway) -> None:
     s3.put_object(**key, Body=b"there")
     not_supported = ("ERRLakeFSNotSupported", "This operation is not supported in LakeFS")
     calls: list[tuple[Any, dict[str, Any], tuple[str, str]]] = [
-        (s3.list_object_versions, {"Bucket": bucket}, not_supported),
         (s3.put_bucket_policy, {"Bucket": bucket, "Policy": "{}"}, not_supported),
         (
             s3.put_object,

@@ -53,12 +53,12 @@ from unittest.mock import Mock
 from lakebed.block import LocalSettings, Namespace
 from lakebed.base.errors import LakebedError
 from lakebed.engine.commits.build import BuildRequest
-from lakebed.engine.model import Home
+from lakebed.engine.model import FilesRoot
 from lakebed.engine.build_processes import Builders
 
 if __name__ == "__main__":
     folder = Path(sys.argv[1])
-    home = Home(Namespace.parse("local://lake/repo"), "uid")
+    home = FilesRoot(Namespace.parse("local://lake/repo"), "uid")
     workers = Builders(f"sqlite:///{folder}/kv.db", LocalSettings(folder / "blocks"))
     try:
         workers.build(BuildRequest(home, "0" * 64, ()))

@@ -46,8 +46,8 @@ def test_looking_for_a_file_does_not_make_it(
     gone = f"sqlite:///{tmp_path}/gone.db"
     for command in (["inspect", "--database", gone], ["copy", gone, "memory://"]):
         assert running.run(cli.app, ["kv", *command]) == 2
-        assert (
-            capsys.readouterr().err == f"lakebed: database file {tmp_path}/gone.db does not exist\n"
+        assert capsys.readouterr().err == (
+            f"lakebed: database file {tmp_path}/gone.db does not exist: check the path\n"
         )
     assert list(tmp_path.iterdir()) == []
 

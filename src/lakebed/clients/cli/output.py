@@ -11,9 +11,10 @@ import shutil
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-import msgspec
+if TYPE_CHECKING:
+    import msgspec
 
 ItemT = TypeVar("ItemT")
 Column = tuple[str, Callable[[ItemT], object]]
@@ -175,8 +176,8 @@ class Output:
         else:
             _print_tabbed(items, columns)
 
-    def record(self, item: msgspec.Struct | Mapping[str, object]) -> None:
-        fields: dict[str, object] = msgspec.to_builtins(item)
+    def record(self, item: "msgspec.Struct | Mapping[str, object]") -> None:
+        fields: dict[str, object] = _builtins(item)
         if self.as_json:
             _print_json(fields)
         elif sys.stdout.isatty():
@@ -203,7 +204,7 @@ class Output:
             print(f"{title:<{width}} {text}".rstrip())
 
     def done(
-        self, sentence: str, item: msgspec.Struct | Mapping[str, object] | None = None
+        self, sentence: str, item: "msgspec.Struct | Mapping[str, object] | None" = None
     ) -> None:
         """Print a result sentence or, with `--json`, the item."""
         if self.as_json:
@@ -235,7 +236,7 @@ def moment(seconds: object) -> Whole:
 
 def stamp(moment: datetime | None) -> Whole:
     """Format a time of the API as the server writes it."""
-    return Whole("" if moment is None else msgspec.to_builtins(moment))
+    return Whole("" if moment is None else _builtins(moment))
 
 
 def size(count: object) -> str:
@@ -272,4 +273,10 @@ def _print_array(items: Iterable[object]) -> None:
 
 
 def _encoded(value: object, *, indent: int | None = None) -> str:
-    return json.dumps(value, ensure_ascii=False, indent=indent, default=msgspec.to_builtins)
+    return json.dumps(value, ensure_ascii=False, indent=indent, default=_builtins)
+
+
+def _builtins(value: object) -> Any:
+    import msgspec  # slow to import
+
+    return msgspec.to_builtins(value)
