@@ -269,6 +269,7 @@ class PostgreSQLServer:
         self._socket_folder = folder
         self._data = folder / "data"
         self._log = folder / "log"
+        self._durable = durable
         self._settings = _SETTINGS if durable else _SETTINGS | _FAST
         self._process: subprocess.Popen[bytes] | None = None
         self._database_numbers = count(1)
@@ -294,7 +295,7 @@ class PostgreSQLServer:
         return self._process.pid
 
     def url(self, database: str = "postgres") -> str:
-        """Return the URL of a database, through the socket."""
+        """Return the URL of a database for libpq, through the socket."""
         host = quote(str(self._socket_folder), safe="")
         return f"postgresql://postgres@/{database}?host={host}"
 
@@ -326,12 +327,13 @@ class PostgreSQLServer:
         self._end(signal.SIGQUIT)
 
     def create_database(self) -> str:
-        """Create an empty database; return its URL."""
+        """Create an empty database; return the URL of its store, assumed durable."""
         name = f"test_{next(self._database_numbers)}"
         with psycopg.connect(self.url(), autocommit=True) as connection:
             # The name is not user input.
             connection.execute(f"CREATE DATABASE {name}".encode())
-        return self.url(name)
+        durable = "" if self._durable else "&durable=true"
+        return self.url(name) + durable
 
     def _initialize(self) -> None:
         command = [
