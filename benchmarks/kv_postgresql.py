@@ -17,6 +17,7 @@ from psycopg_pool import ConnectionPool
 from benchmarks.report import Row
 from lakebed.kv import Store, Version, open_store
 from lakebed.kv.drivers.postgresql import statements
+from lakebed.kv.urls import take_options
 from lakebed.testing.servers.databases import postgresql_server
 
 THREADS = 16
@@ -39,7 +40,7 @@ def measure(*, scale: float) -> list[Row]:
     rounds = ROUNDS if scale >= 1 else 1
     with postgresql_server(durable=scale >= 1) as server:
         url = server.create_database()
-        with open_store(url) as store, _bare_pool(url) as pool:
+        with open_store(url) as store, _bare_pool(take_options(url, {"durable"})[0]) as pool:
             versions = _fill(store)
             get = _compare(_bare_get(pool), _our_get(store), calls, rounds)
             crowd = _compare(

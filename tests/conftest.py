@@ -13,6 +13,7 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 pytest_plugins = [
     "tests.clients.migrate.commands",
     "tests.kit.databases",
+    "tests.kit.drivers",
     "tests.kit.lakebed",
     "tests.kit.object_stores",
     "tests.kit.postgresql",

@@ -80,6 +80,7 @@ def test_the_public_names_of_block_storage() -> None:
         "StorageFull",
         "StorageUnavailable",
         "Suffix",
+        "URLSettings",
         "Upload",
         "UploadId",
         "UploadNotFound",

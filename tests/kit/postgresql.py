@@ -4,7 +4,13 @@ from collections.abc import Iterator
 
 import pytest
 
+from lakebed.kv.urls import take_options
 from lakebed.testing.servers.databases import PostgreSQLServer, postgresql_server
+
+
+def conninfo(url: str) -> str:
+    """Return the URL of a store as libpq takes it."""
+    return take_options(url, {"durable"})[0]
 
 
 @pytest.fixture(scope="session")

@@ -4,9 +4,18 @@ from pathlib import Path
 import pytest
 
 from lakebed.base.errors import LakebedError, MissingExtraError
-from lakebed.kv import ABSENT, InvalidArgument, PredicateFailed, SchemaTooNew, open_store
+from lakebed.kv import (
+    ABSENT,
+    InvalidArgument,
+    PredicateFailed,
+    SchemaTooNew,
+    check_url,
+    open_store,
+    serves_one_process,
+)
 from lakebed.kv.schema import METADATA_PARTITION, SCHEMA_KEY, SCHEMA_VERSION
 from lakebed.kv.store import Put, puts
+from tests.kit.drivers import RECORDS, Packages
 
 
 @pytest.mark.parametrize(
@@ -16,6 +25,7 @@ from lakebed.kv.store import Put, puts
             "oracle://localhost",
             "unsupported database URL: oracle; use memory://, sqlite://, postgresql://",
         ),
+        ("oracle://localhost", r"install a package .* \(an entry point in the group lakebed\.kv\)"),
         ("lakebed.db", "no scheme"),
         ("memory://name", "no name"),
     ],
@@ -114,3 +124,22 @@ def test_each_namespace_lists_its_own_partitions(tmp_path: Path) -> None:
             assert set(store.partitions()) == {METADATA_PARTITION, partition}
     with open_store(url) as store:
         assert list(store.partitions()) == [METADATA_PARTITION]
+
+
+@pytest.mark.parametrize("single", [False, True])
+def test_the_driver_of_another_package_opens_its_scheme(packages: Packages, single: bool) -> None:
+    packages.install("records", f"{RECORDS}\nSINGLE_PROCESS = {single}")
+    url = "shelf://user:secret-word@host/path"
+    check_url(url)
+    assert serves_one_process(url) == single
+    with open_store(f"{url}?namespace=mine") as store:
+        store.set(b"p", b"key", b"value")
+        assert store.get(b"p", b"key").value == b"value"
+    with pytest.raises(InvalidArgument, match="percent-encode") as caught:
+        open_store("shelf://user:secret@word@host/path")
+    assert "word@" not in str(caught.value)
+
+
+def test_other_packages_do_not_replace_our_drivers(packages: Packages, tmp_path: Path) -> None:
+    packages.install("records", "raise AssertionError", scheme="sqlite")
+    open_store(f"sqlite:///{tmp_path}/lakebed.db").close()

@@ -7,7 +7,7 @@ from typing import Any, Final
 import pytest
 import yaml
 
-from lakebed.block import AzureSettings, LocalSettings, MemorySettings, S3Settings
+from lakebed.block import AzureSettings, LocalSettings, MemorySettings, S3Settings, URLSettings
 from lakebed.lake.settings import LinkSettings
 from lakebed.server.config_files import load
 from lakebed.server.processes.preflight import warnings_of
@@ -41,6 +41,15 @@ def test_the_defaults_need_only_a_key() -> None:
     assert settings.auth.key() == KEY.encode()
     with pytest.raises(SettingsError, match=r"auth.secret_key is missing"):
         load(environment={})
+
+
+def test_a_storage_by_url_needs_its_url(tmp_path: Path) -> None:
+    assert problems_of(tmp_path, "blockstore: {type: url}") == [
+        "blockstore.type is url: set blockstore.url too"
+    ]
+    settings = from_yaml(tmp_path, "blockstore: {type: url, url: 'shelf://user:hush@host'}")
+    assert settings.blockstore.block == URLSettings("shelf://user:hush@host")
+    assert masked(settings.blockstore)["url"] == "shelf://user:********@host"
 
 
 def test_each_source_has_the_word_over_the_one_before(tmp_path: Path) -> None:

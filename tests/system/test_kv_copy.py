@@ -28,6 +28,7 @@ from lakebed.testing.servers.lakebed import (
     launch,
     wait_until_ready,
 )
+from tests.kit.postgresql import conninfo
 
 pytestmark = [pytest.mark.extended, pytest.mark.slow]
 
@@ -71,7 +72,7 @@ def test_a_copy_that_is_killed_goes_on(tmp_path: Path, postgresql_url: str, run:
         before = partition_hashes(store)
     command = [sys.executable, "-c", WITHOUT_WAIT, "kv", "copy", source, postgresql_url]
     # A row that is not committed holds the copy up at the fourth of five tokens.
-    with look(postgresql_url) as target, psycopg.connect(postgresql_url) as blocker:
+    with look(postgresql_url) as target, psycopg.connect(conninfo(postgresql_url)) as blocker:
         blocker.execute(
             "INSERT INTO lakebed_kv (partition, key, value, version) VALUES (%b, %b, %b, %b)",
             (b"token-3", b"key/000000", b"", b""),

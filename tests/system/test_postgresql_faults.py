@@ -24,6 +24,7 @@ from lakebed.kv.store import Put, new_version, puts
 from lakebed.testing.conformance.kv_concurrency import in_threads
 from lakebed.testing.servers.databases import PostgreSQLServer
 from lakebed.testing.servers.proxy import Fault, Proxy
+from tests.kit.postgresql import conninfo
 
 PATIENCE = PostgresTimeouts(
     connect_seconds=2, start_seconds=1.5, run_seconds=0.5, reply_seconds=2.5
@@ -103,8 +104,8 @@ class Bench:
 
     @property
     def url(self) -> str:
-        database = conninfo_to_dict(self.direct_url)["dbname"]
-        options = "sslmode=disable&gssencmode=disable"
+        database = conninfo_to_dict(conninfo(self.direct_url))["dbname"]
+        options = "sslmode=disable&gssencmode=disable&durable=true"
         return f"postgresql://postgres@127.0.0.1:{self.proxy.port}/{database}?{options}"
 
     def cut_off(self, fault_of_new: Fault) -> None:
@@ -121,7 +122,7 @@ class Bench:
         return self.store.set(partition, b"there", b"old")
 
     def rows(self, partition: bytes) -> list[tuple[bytes, bytes, bytes]]:
-        with psycopg.connect(self.direct_url) as connection:
+        with psycopg.connect(conninfo(self.direct_url)) as connection:
             return connection.execute(
                 "SELECT key, value, version FROM lakebed_kv WHERE partition = %s ORDER BY key",
                 [partition],
@@ -233,7 +234,7 @@ def test_a_late_write_is_refused_and_not_taken_for_a_failed_predicate(
 @pytest.mark.parametrize("unreachable", [False, True])
 def test_a_write_under_way_is_not_applied_later(bench: Bench, *, unreachable: bool) -> None:
     version = bench.fill(b"p")
-    with psycopg.connect(bench.direct_url) as rival:
+    with psycopg.connect(conninfo(bench.direct_url)) as rival:
         # The rival's lock keeps the write waiting inside the server.
         rival.execute("SELECT * FROM lakebed_kv WHERE partition = 'p' FOR UPDATE")
 
@@ -271,7 +272,7 @@ def test_an_interrupted_write_is_not_applied_later(
     try:
         with (
             Bench(postgresql, postgresql_url, patience) as bench,
-            psycopg.connect(bench.direct_url) as rival,
+            psycopg.connect(conninfo(bench.direct_url)) as rival,
             ThreadPoolExecutor(1) as pool,
         ):
             version = bench.fill(b"p")
@@ -298,14 +299,14 @@ def wait_for_a_lock(url: str) -> None:
 
 
 def wait_for_no_lock(url: str) -> bool:
-    with psycopg.connect(url, autocommit=True) as connection:
+    with psycopg.connect(conninfo(url), autocommit=True) as connection:
         row = connection.execute("SELECT count(*) FROM pg_locks WHERE NOT granted").fetchone()
     return row == (0,)
 
 
 def _poll(url: str, query: str, *, at_least: int) -> None:
     give_up_at = monotonic() + 60
-    with psycopg.connect(url, autocommit=True) as connection:
+    with psycopg.connect(conninfo(url), autocommit=True) as connection:
         while monotonic() < give_up_at:
             row = connection.execute(query.encode()).fetchone()
             if row is not None and row[0] >= at_least:
@@ -315,7 +316,7 @@ def _poll(url: str, query: str, *, at_least: int) -> None:
 
 def test_a_write_that_waits_too_long_for_a_lock_changed_nothing(bench: Bench) -> None:
     version = bench.fill(b"p")
-    with psycopg.connect(bench.direct_url) as rival:
+    with psycopg.connect(conninfo(bench.direct_url)) as rival:
         rival.execute("SELECT * FROM lakebed_kv WHERE partition = 'p' FOR UPDATE")
         with pytest.raises(StoreUnavailable, match="timeout"):
             bench.store.set(b"p", b"there", b"new", version)

@@ -37,6 +37,7 @@ from lakebed.kv.group_commit import GroupCommit
 from lakebed.kv.store import Item, Put, new_version
 from lakebed.testing.servers.databases import PostgreSQLServer
 from lakebed.testing.servers.proxy import Fault
+from tests.kit.postgresql import conninfo
 from tests.system.test_postgresql_faults import Bench
 
 SECONDS = 60.0
@@ -84,7 +85,7 @@ class Scene:
         return self.pool.submit(self.store.write, [Put(b"p", key, b"new", predicate)], SEEN)
 
     def look(self, query: str) -> Any:
-        with psycopg.connect(self.bench.direct_url, autocommit=True) as connection:
+        with psycopg.connect(conninfo(self.bench.direct_url), autocommit=True) as connection:
             row = connection.execute(query.encode()).fetchone()
         assert row is not None
         return row[0]
@@ -95,7 +96,7 @@ class Scene:
     @contextmanager
     def rival(self) -> Iterator[psycopg.Connection[Any]]:
         """A transaction of another process, which is rolled back at the end."""
-        connection = psycopg.connect(self.bench.direct_url)
+        connection = psycopg.connect(conninfo(self.bench.direct_url))
         try:
             yield connection
         finally:
@@ -113,7 +114,7 @@ class Scene:
 
     def at_commit(self, action: str) -> None:
         """Have something done when a transaction that created the key "held up" is committed."""
-        with psycopg.connect(self.bench.direct_url, autocommit=True) as connection:
+        with psycopg.connect(conninfo(self.bench.direct_url), autocommit=True) as connection:
             connection.execute(TRIGGER.format(action).encode())
 
     @contextmanager

@@ -17,6 +17,7 @@ from lakebed.kv.store import Put, puts
 from lakebed.testing.conformance.kv_concurrency import in_threads
 from lakebed.testing.servers.databases import PostgreSQLServer
 from lakebed.testing.servers.proxy import Fault, Proxy
+from tests.kit.postgresql import conninfo
 
 CALLS: dict[str, Callable[[Store], object]] = {
     "get": lambda store: store.get(b"p", b"k"),
@@ -52,10 +53,10 @@ def test_a_stopped_database_is_known_soon(mortal_postgresql: PostgreSQLServer) -
 
 @pytest.fixture
 def proxied(postgresql: PostgreSQLServer, postgresql_url: str) -> Iterator[tuple[Proxy, str]]:
-    database = conninfo_to_dict(postgresql_url)["dbname"]
+    database = conninfo_to_dict(conninfo(postgresql_url))["dbname"]
     with Proxy(postgresql.socket) as proxy:
         address = f"127.0.0.1:{proxy.port}"
-        options = "sslmode=disable&gssencmode=disable&pool_size=6"
+        options = "sslmode=disable&gssencmode=disable&pool_size=6&durable=true"
         yield proxy, f"postgresql://postgres@{address}/{database}?{options}"
 
 

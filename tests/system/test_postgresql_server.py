@@ -25,6 +25,7 @@ from lakebed.kv import (
     StoreClosed,
     StoreFull,
     StoreUnavailable,
+    UnsafeStore,
     Version,
     open_store,
 )
@@ -36,18 +37,19 @@ from lakebed.kv.pool import POOL_SIZE
 from lakebed.kv.store import Put, new_version, puts
 from lakebed.testing.conformance.kv_concurrency import in_threads
 from lakebed.testing.servers.databases import PostgreSQLServer
+from tests.kit.postgresql import conninfo
 from tests.kit.rounds import rounds
 
 KILL_ROUNDS = rounds(2, long=40)
 
 
 def execute(url: str, statements: str) -> None:
-    with psycopg.connect(url, autocommit=True) as connection:
+    with psycopg.connect(conninfo(url), autocommit=True) as connection:
         connection.execute(statements.encode())
 
 
 def rows(url: str, query: str) -> list[tuple[Any, ...]]:
-    with psycopg.connect(url, autocommit=True) as connection:
+    with psycopg.connect(conninfo(url), autocommit=True) as connection:
         return connection.execute(query.encode()).fetchall()
 
 
@@ -108,6 +110,16 @@ def test_racing_threads_open_a_new_database(postgresql_url: str) -> None:
         open_store(postgresql_url).close()
 
     in_threads([work] * 8)
+
+
+def test_a_server_that_may_lose_acknowledged_writes_is_refused(postgresql_url: str) -> None:
+    wrong = "fsync is off and must be on; full_page_writes is off and must be on"
+    with pytest.raises(UnsafeStore, match=rf"{wrong}\. .* add \?durable=true if"):
+        open_store(conninfo(postgresql_url))
+    with pytest.raises(InvalidArgument, match="durable must be true or false, not '1'"):
+        open_store(f"{conninfo(postgresql_url)}&durable=1")
+    assert rows(postgresql_url, "SELECT relname FROM pg_class WHERE relname LIKE 'lakebed%'") == []
+    open_store(f"{postgresql_url}&pool_size=2").close()
 
 
 @pytest.mark.parametrize(
@@ -222,7 +234,7 @@ class LastingPoll:
 
 def test_work_is_handed_over_only_while_a_server_is_far(postgresql_url: str) -> None:
     runtime = TickingRuntime()
-    link = PostgresLink.connect(postgresql_url, PostgresTimeouts(), runtime)
+    link = PostgresLink.connect(conninfo(postgresql_url), PostgresTimeouts(), runtime)
     link._input = LastingPoll(link._input)  # type: ignore[assignment]  # a slow machine is no matter
     handed_over: list[None] = []
 
@@ -354,8 +366,8 @@ def test_connections_are_few_and_given_back(postgresql_url: str) -> None:
 
 def test_a_process_that_got_a_number_again_is_left_alone(postgresql_url: str) -> None:
     patience, runtime = PostgresTimeouts(), ThreadRuntime()
-    one = PostgresLink.connect(postgresql_url, patience, runtime)
-    other = PostgresLink.connect(postgresql_url, patience, runtime)
+    one = PostgresLink.connect(conninfo(postgresql_url), patience, runtime)
+    other = PostgresLink.connect(conninfo(postgresql_url), patience, runtime)
     earlier = BackendProcess(
         other.backend.pid, other.backend.started - 1, other.backend.server_started
     )

@@ -72,3 +72,9 @@ class MissingExtraError(LakebedError, ImportError):
             f" (in a clone: pip install '.[{extra}]')"
         )
         self.extra = extra
+
+
+class BrokenDriver(LakebedError):
+    """The driver of another package cannot be used."""
+
+    kind = "broken_driver"

@@ -32,6 +32,7 @@ from lakebed.block.settings import (
     LocalSettings,
     MemorySettings,
     S3Settings,
+    URLSettings,
 )
 from lakebed.block.store import (
     LIST_SCHEMA,
@@ -89,6 +90,7 @@ __all__ = [
     "StorageFull",
     "StorageUnavailable",
     "Suffix",
+    "URLSettings",
     "Upload",
     "UploadId",
     "UploadNotFound",

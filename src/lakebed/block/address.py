@@ -5,6 +5,7 @@
     s3://bucket/path
     gs://bucket/path
     https://account.blob.core.windows.net/container/path
+    scheme://name/path                                    of a driver in another package
 
 The part before the path is the *store*: scheme, and bucket or account and container. It has a
 single spelling: scheme and Azure host in lower case, no port. Bucket names are never changed: a
@@ -23,9 +24,12 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final, NamedTuple, Self
 
+from lakebed.base.plugins import is_registered
 from lakebed.block.errors import InvalidAddress
 
 AZURE_SCHEME: Final = "https"
+GROUP: Final = "lakebed.block"
+"""Group of the entry points of drivers in other packages."""
 
 # The first character is a letter or digit, so no store is named ".." or like a reserved folder.
 _NAME: Final = re.compile(r"[a-z0-9][a-z0-9._-]{0,254}")
@@ -42,7 +46,7 @@ class StoreName(NamedTuple):
     """Parts of a store's name."""
 
     scheme: str
-    """``local``, ``mem``, ``s3``, ``gs`` or ``https``."""
+    """``local``, ``mem``, ``s3``, ``gs``, ``https``, or a registered scheme."""
 
     host: str
     """Host of an Azure account; for other schemes the same as `bucket`."""
@@ -179,7 +183,8 @@ def split_store(store: str) -> StoreName:
         InvalidAddress: The name is not canonical.
     """
     scheme, _, rest = store.partition("://")
-    if scheme in _NAMED_SCHEMES and _NAME.fullmatch(rest):
+    is_named = scheme in _NAMED_SCHEMES or is_registered(GROUP, scheme)
+    if is_named and _NAME.fullmatch(rest):
         return StoreName(scheme, rest, rest)
     host, _, container = rest.partition("/")
     if (

@@ -119,7 +119,17 @@ class AzureSettings:
     depend on it: ``https://account.blob.core.windows.net/container/path``."""
 
 
-BlockSettings = LocalSettings | MemorySettings | S3Settings | GCSSettings | AzureSettings
+@dataclass(frozen=True, slots=True)
+class URLSettings:
+    """A storage with the driver of another package; see `lakebed.block.open_block`."""
+
+    url: str = field(repr=False)
+    """Its scheme selects the driver, and is the scheme of the storage's addresses."""
+
+
+BlockSettings = (
+    LocalSettings | MemorySettings | S3Settings | GCSSettings | AzureSettings | URLSettings
+)
 
 
 def _is_address(host: str) -> bool:

@@ -1,12 +1,15 @@
-"""Open the store of a URL: the driver is selected by the scheme and wrapped in a managed store."""
+"""Open the store of a URL: the driver is selected by the scheme and wrapped in a managed store.
+
+Other packages register drivers as entry points in the group `GROUP`.
+"""
 
 import logging
-from collections.abc import Callable
 from importlib import import_module
-from types import MappingProxyType
+from types import MappingProxyType, ModuleType
 from typing import Final
 
 from lakebed.base.errors import MissingExtraError
+from lakebed.base.plugins import find_driver
 from lakebed.base.runtime import Runtime, ThreadRuntime
 from lakebed.kv.errors import InvalidArgument
 from lakebed.kv.halt import Permit, check_not_halted
@@ -18,10 +21,11 @@ from lakebed.kv.urls import check_credentials, split_namespace
 
 _LOGGER: Final = logging.getLogger(__name__)
 
-OpenDriver = Callable[[str, Runtime], Store]
+GROUP: Final = "lakebed.kv"
 
 # Scheme -> module with a function `open_driver(url, runtime)`, and its extra. Modules are imported
-# by name, so that a database's library is loaded only when used.
+# by name, so that a database's library is loaded only when used. A module with `SINGLE_PROCESS`
+# has a database that only one process can use at a time.
 _DRIVERS: Final = MappingProxyType(
     {
         "memory": ("lakebed.kv.drivers.memory", None),
@@ -47,7 +51,6 @@ _DRIVERS: Final = MappingProxyType(
     }
 )
 
-_SINGLE_PROCESS: Final = frozenset({"memory", "rocksdb"})
 _EXPERIMENTAL: Final = frozenset({"spanner", "foundationdb"})
 """Drivers that were never run against the database itself."""
 
@@ -63,6 +66,7 @@ def open_store(url: str, *, runtime: Runtime | None = None, permit: Permit | Non
     - ``mysql://`` (or ``mariadb://``), ``etcd://``, ``valkey://`` (or ``redis://``),
       ``dynamodb://``, ``azblob://``, ``cosmos://``, ``gs://``, ``bigtable://``, ``mongodb://``,
       ``cassandra://``, ``hbase://``, ``rocksdb:///``: see the drivers of these names.
+    - Schemes of drivers in other packages (entry points in the group ``lakebed.kv``).
     - ``spanner://`` and ``foundationdb://``, which are experimental: a warning is logged.
 
     ``?namespace=name`` opens a part of the database that is isolated from other namespaces.
@@ -73,6 +77,7 @@ def open_store(url: str, *, runtime: Runtime | None = None, permit: Permit | Non
     Raises:
         InvalidArgument: The URL is malformed, or has an unknown scheme.
         MissingExtraError: The extra of the driver is not installed; the message names it.
+        BrokenDriver: The driver of another package cannot be used.
         ForeignStore: The database is not a Lakebed store, or has another schema version
             (`SchemaTooNew`, `SchemaTooOld`), or would lose writes (`UnsafeStore`).
         StoreHalted: The store is being copied, or was copied.
@@ -80,7 +85,7 @@ def open_store(url: str, *, runtime: Runtime | None = None, permit: Permit | Non
     """
     runtime = runtime or ThreadRuntime()
     url, namespace = split_namespace(url)
-    inner = _load_driver(url)(url, runtime)
+    inner: Store = _load_driver(url).open_driver(url, runtime)
     if inner.name in _EXPERIMENTAL:
         _LOGGER.warning(
             "%s stores are experimental and untested against the real database: keep no data in"
@@ -103,21 +108,27 @@ def check_url(url: str) -> None:
 
 def serves_one_process(url: str) -> bool:
     """Return whether the store can be used by only one process at a time."""
-    return url.partition(":")[0] in _SINGLE_PROCESS
+    return getattr(_load_driver(url), "SINGLE_PROCESS", False)
 
 
-def _load_driver(url: str) -> OpenDriver:
+def _load_driver(url: str) -> ModuleType:
     # Not by a URL parser: its errors quote the URL, which may contain a password.
     scheme = url.partition(":")[0] if ":" in url else ""
     if scheme not in _DRIVERS:
-        known = ", ".join(f"{name}://" for name in _DRIVERS)
-        raise InvalidArgument(f"unsupported database URL: {scheme or 'no scheme'}; use {known}")
+        driver = find_driver(GROUP, scheme)
+        if driver is None:
+            known = ", ".join(f"{name}://" for name in _DRIVERS)
+            raise InvalidArgument(
+                f"unsupported database URL: {scheme or 'no scheme'}; use {known}, or install a"
+                f" package with a driver (an entry point in the group {GROUP})"
+            )
+        check_credentials(url)
+        return driver
     check_credentials(url)
     module, extra = _DRIVERS[scheme]
     try:
-        driver: OpenDriver = import_module(module).open_driver
+        return import_module(module)
     except ImportError as error:
         if extra is None or (error.name or "").startswith("lakebed"):
             raise
         raise MissingExtraError(f"a {scheme} store", extra) from error
-    return driver

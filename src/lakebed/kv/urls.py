@@ -14,6 +14,8 @@ _NAMESPACE_OPTION: Final = "namespace"
 POOL_SIZE_MAX: Final = 1000
 MASK: Final = "********"
 _OPTION_NAME: Final = re.compile(r"[A-Za-z_]{1,64}")
+TLS_OPTIONS: Final = frozenset({"tls", "ca", "cert", "key"})
+"""Options of `tls_context`."""
 _ENDPOINT_OPTIONS: Final = ("endpoint", "emulator")
 """Options with the URL of a server other than the vendor's."""
 _WITH_TLS_OPTION: Final = frozenset(
@@ -119,15 +121,35 @@ def is_on(options: dict[str, str], name: str) -> bool:
 
 
 def tls_context(options: dict[str, str]) -> ssl.SSLContext | None:
-    """Return the TLS context of the options ``tls`` and ``ca``, or None without TLS."""
+    """Return the TLS context of `TLS_OPTIONS`, or None without TLS.
+
+    ``ca`` is a file of certificate authorities; ``cert`` and ``key`` are the client's certificate
+    and private key. Without ``key``, the file of ``cert`` contains both.
+    """
+    files = sorted(TLS_OPTIONS & options.keys() - {"tls"})
     if not is_on(options, "tls"):
+        if files:
+            raise InvalidArgument(f"{' and '.join(files)} without TLS: add tls=true")
         return None
+    ca, cert, key = (options.get(name) for name in ("ca", "cert", "key"))
     try:
-        return ssl.create_default_context(cafile=options.get("ca"))
+        context = ssl.create_default_context(cafile=ca)
     except OSError as error:
-        raise InvalidArgument(
-            f"cannot read the certificates in {options.get('ca')}: {error}"
-        ) from None
+        raise InvalidArgument(f"cannot read the certificates in {ca}: {error}") from None
+    if cert is None:
+        if key is not None:
+            raise InvalidArgument("key without cert: add cert=, the file of its certificate")
+        return context
+
+    def refuse() -> str:
+        raise InvalidArgument(f"the private key in {key or cert} has a password: remove it")
+
+    try:
+        context.load_cert_chain(cert, key, password=refuse)
+    except OSError as error:
+        where = cert if key is None else f"{cert} with the private key in {key}"
+        raise InvalidArgument(f"cannot use the client certificate in {where}: {error}") from None
+    return context
 
 
 def pool_size(options: dict[str, str], default: int) -> int:
@@ -140,18 +162,24 @@ def pool_size(options: dict[str, str], default: int) -> int:
 
 def split_namespace(url: str) -> tuple[str, str | None]:
     """Return a URL without its option ``namespace``, and the namespace."""
-    rest, question_mark, query = url.rpartition("?")
-    options = query.split("&") if question_mark else []
-    namespaces = [
-        value
-        for name, _, value in (option.partition("=") for option in options)
-        if name == _NAMESPACE_OPTION
-    ]
-    if not namespaces:
+    rest, options = take_options(url, {_NAMESPACE_OPTION})
+    if not options:
         return url, None
-    others = [option for option in options if option.partition("=")[0] != _NAMESPACE_OPTION]
+    namespaces = [value for _, value in options]
     if len(namespaces) > 1 or not _NAMESPACE.fullmatch(namespaces[0]):
         raise InvalidArgument(
             f"invalid namespace '{'&'.join(namespaces)}': use 1 to 64 letters, digits, and _ . -"
         )
-    return f"{rest}?{'&'.join(others)}" if others else rest, namespaces[0]
+    return rest, namespaces[0]
+
+
+def take_options(url: str, names: Collection[str]) -> tuple[str, list[tuple[str, str]]]:
+    """Return a URL without some of its options, otherwise unchanged, and these options."""
+    rest, question_mark, query = url.rpartition("?")
+    options = query.split("&") if question_mark else []
+    taken = [option for option in options if option.partition("=")[0] in names]
+    if not taken:
+        return url, []
+    others = [option for option in options if option not in taken]
+    pairs = parse_qsl("&".join(taken), keep_blank_values=True)
+    return f"{rest}?{'&'.join(others)}" if others else rest, pairs

@@ -22,6 +22,7 @@ from lakebed.block.settings import (
     LocalSettings,
     MemorySettings,
     S3Settings,
+    URLSettings,
 )
 from lakebed.engine.settings import CacheSettings, EngineSettings
 from lakebed.kv import check_url, serves_one_process
@@ -122,14 +123,16 @@ class DatabaseSettings:
 class BlockstoreSettings:
     """The object storage. Only the section named by `type` is used."""
 
-    type: Literal["local", "memory", "s3", "azure", "gcs"] = "local"
-    """The kind of storage."""
+    type: Literal["local", "memory", "s3", "azure", "gcs", "url"] = "local"
+    """The kind of storage; ``url``: the driver of another package."""
     default_namespace_prefix: str | None = None
     """Prefix of storage namespaces for repositories created without one."""
     local: LocalSettings | None = field(default_factory=lambda: LocalSettings(Path("data/objects")))
     s3: S3Settings | None = None
     azure: AzureSettings | None = None
     gcs: GCSSettings | None = None
+    url: str | None = field(default=None, repr=False)
+    """The URL of the storage, whose scheme selects the driver of an installed package."""
 
     @property
     def block(self) -> BlockSettings:
@@ -144,6 +147,7 @@ class BlockstoreSettings:
             "s3": self.s3 or S3Settings(),
             "azure": self.azure,
             "gcs": self.gcs or GCSSettings(),
+            "url": None if self.url is None else URLSettings(self.url),
         }
         section = sections[self.type]
         if section is None:
@@ -399,7 +403,7 @@ def _problems(settings: ServerSettings) -> Iterator[str]:
 
 
 def _storage_problems(settings: ServerSettings) -> Iterator[str]:
-    if settings.gc.versions == "delete" and settings.blockstore.type in {"azure", "gcs"}:
+    if settings.gc.versions == "delete" and settings.blockstore.type in {"azure", "gcs", "url"}:
         yield (
             "gc.versions is delete, which needs S3 (blockstore.type is"
             f" {settings.blockstore.type}): set it to keep, and delete versions by a lifecycle rule"

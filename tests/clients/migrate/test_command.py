@@ -10,6 +10,7 @@ from tests.clients.migrate.commands import LAST, Commands
 from tests.clients.migrate.lakes import FakeLakeFS, entry_of
 from tests.clients.migrate.served import served
 from tests.kit.permissions import open_to_others, usual_umask
+from tests.kit.postgresql import conninfo
 
 SCHEMA = """
 CREATE TABLE graveler_repositories (id text, storage_namespace text,
@@ -114,7 +115,7 @@ def test_a_repository_moves_in_from_postgresql(
     folder.mkdir(parents=True)
     for name, data in lake.files.items():
         (folder / name).write_bytes(data)
-    with psycopg.connect(postgresql_url) as connection:
+    with psycopg.connect(conninfo(postgresql_url)) as connection:
         connection.execute(SCHEMA)
         fill(connection, lake)
         damaged = "INSERT INTO graveler_staging_kv VALUES ('token-side', 'odd', 'x', '\\xff')"
@@ -124,7 +125,7 @@ def test_a_repository_moves_in_from_postgresql(
         connection.execute("INSERT INTO graveler_tags VALUES ('lake', 'lost', 'broken')")
         connection.execute("INSERT INTO graveler_tags VALUES ('lake', 'no-tag', NULL)")
         connection.execute("INSERT INTO graveler_branches VALUES ('lake', 'none', 'token', NULL)")
-    monkeypatch.setenv("LAKEBED_MIGRATE_DSN", postgresql_url)
+    monkeypatch.setenv("LAKEBED_MIGRATE_DSN", conninfo(postgresql_url))
     to = "local://new/lake"
     done = commands.run("migrate", "sql", "lakefs://lake", "--to", to, "--verify", "-1", *LAST)
     assert "Staged 3 uncommitted changes" in done.stdout

@@ -1,11 +1,27 @@
-"""Translation of the errors of a database's library to the outcomes of a store."""
+"""Translation of a library's errors to the outcomes of a store; refusal of unsafe settings."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, TypeVar
 
-from lakebed.kv.errors import OutcomeUnknown, StoreUnavailable, StoreUnreachable
+from lakebed.kv.errors import OutcomeUnknown, StoreUnavailable, StoreUnreachable, UnsafeStore
 
 ResultT = TypeVar("ResultT")
+
+
+def check_durable(
+    found: Mapping[str, str], wanted: Mapping[str, str], *, others: Collection[str] = ()
+) -> None:
+    """Raise `UnsafeStore` if settings differ from the wanted ones, or for `others` reasons."""
+    wrong = [
+        f"{name} is {found[name]} and must be {value}"
+        for name, value in wanted.items()
+        if found[name] != value
+    ]
+    if wrong := [*wrong, *others]:
+        raise UnsafeStore(
+            f"the server may lose acknowledged writes: {'; '.join(wrong)}. Change the settings, or"
+            " add ?durable=true if the service is durable by other means"
+        )
 
 
 class Failures:

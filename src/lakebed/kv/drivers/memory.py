@@ -4,6 +4,7 @@ import threading
 from collections import defaultdict
 from collections.abc import Sequence
 from itertools import islice
+from typing import Final
 
 from sortedcontainers import SortedDict
 
@@ -22,6 +23,8 @@ from lakebed.kv.store import (
     holds,
     new_version,
 )
+
+SINGLE_PROCESS: Final = True
 
 
 def open_driver(url: str, runtime: Runtime) -> Store:

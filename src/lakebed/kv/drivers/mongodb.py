@@ -40,6 +40,7 @@ from lakebed.kv.fenced import Cell, CellDatabase, CellPage, FencedStore
 from lakebed.kv.lifetime import closing_on_error
 from lakebed.kv.rows import list_partitions, row_name, split_name
 from lakebed.kv.store import Limits, Store, Version, after_prefix
+from lakebed.kv.urls import TLS_OPTIONS, take_options, tls_context
 
 CONNECT_SECONDS: Final = 2.0
 REPLY_SECONDS: Final = 5.0
@@ -173,10 +174,12 @@ def _check_engine(status: Document) -> None:
 
 
 def _connect(url: str, reply_seconds: float) -> Client:
+    url, files = _tls_files(url)
     client: Client | None = None
     try:
         client = MongoClient(
             url,
+            **files,
             # A retry inside the library could be applied twice.
             retryWrites=False,
             retryReads=False,
@@ -195,6 +198,26 @@ def _connect(url: str, reply_seconds: float) -> Client:
             " percent-encode special characters"
         ) from None
     return client
+
+
+def _tls_files(url: str) -> tuple[str, dict[str, Any]]:
+    """Return a URL without `TLS_OPTIONS`, and the corresponding settings of the library."""
+    rest, found = take_options(url, TLS_OPTIONS)
+    options = dict(found)
+    if "key" in options:
+        raise InvalidArgument(
+            "key is no option of mongodb: append the private key to the file of cert"
+        )
+    if not options.keys() - {"tls"}:
+        return url, {}
+    if url.startswith("mongodb+srv:"):
+        options.setdefault("tls", "true")  # as the library
+    tls_context(options)  # checks the files
+    return rest, {
+        "tls": True,
+        "tlsCAFile": options.get("ca"),
+        "tlsCertificateKeyFile": options.get("cert"),
+    }
 
 
 _FAILURES: Final = Failures(

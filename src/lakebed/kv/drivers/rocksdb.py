@@ -64,6 +64,8 @@ _MARKER_FILE: Final = "LAKEBED"
 """A file that identifies the directory of a store; created before the database."""
 _LOGGER: Final = logging.getLogger(__name__)
 
+SINGLE_PROCESS: Final = True
+
 
 def open_driver(url: str, runtime: Runtime) -> Store:
     """Open the store in a directory, creating it if necessary; see `lakebed.kv.open_store`."""

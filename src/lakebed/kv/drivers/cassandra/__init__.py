@@ -2,8 +2,7 @@
 
 ``cassandra://user:password@host1,host2:9042/keyspace``. Any nodes will do as contact points. The
 keyspace must exist, since only its owner can choose the number of replicas; the table
-``lakebed_kv`` is created in it. ``?tls=true`` for TLS, ``&ca=/path`` for a custom certificate
-authority.
+``lakebed_kv`` is created in it. ``?tls=true`` for TLS, see `lakebed.kv.urls.tls_context`.
 
 **Consistency.** All writes are *lightweight transactions* (Paxos), with ``SERIAL`` consistency
 across all data centers, acknowledged when committed by a quorum. So a quorum read sees all

@@ -33,7 +33,7 @@ from cassandra.query import PreparedStatement, tuple_factory
 from lakebed.kv.drivers.failures import Failures
 from lakebed.kv.errors import InvalidArgument, StoreUnreachable
 from lakebed.kv.store import PARTITIONS_PAGE
-from lakebed.kv.urls import is_on, split_url, tls_context
+from lakebed.kv.urls import TLS_OPTIONS, is_on, split_url, tls_context
 
 LANES: Final = 16
 """As in `PAGE`; part of the storage format."""
@@ -75,7 +75,7 @@ Row = tuple[Any, ...]
 CONNECT_SECONDS: Final = 2.0
 OPEN_SECONDS: Final = 30.0
 DEFAULT_PORT: Final = 9042
-_OPTIONS: Final = frozenset({"tls", "ca", "durable"})
+_OPTIONS: Final = TLS_OPTIONS | {"durable"}
 _EXAMPLE: Final = "cassandra://user:password@host1,host2:9042/keyspace"
 _KEYSPACE: Final = re.compile(r"[a-z][a-z0-9_]{0,47}")
 

@@ -1,9 +1,8 @@
 """A store in etcd (3.4 or newer), shared by any number of processes and machines.
 
 ``etcd://user:password@host:2379/prefix``; several members as ``host1:2379,host2:2379``;
-``?tls=true`` for TLS, ``&ca=/path`` for a custom certificate authority. All keys begin with the
-prefix (default: ``lakebed``), so installations can share a cluster. The driver uses etcd's HTTP
-gateway.
+``?tls=true`` for TLS, see `lakebed.kv.urls.tls_context`. All keys begin with the prefix (default:
+``lakebed``), so installations can share a cluster. The driver uses etcd's HTTP gateway.
 
 **Versions.** A stored value is prefixed with its version. A conditional write compares the stored
 bytes with the version and its successor, so it needs no prior read.

@@ -1,6 +1,7 @@
 """Requests to etcd's HTTP gateway, and the interpretation of their failures."""
 
 import re
+import ssl
 from base64 import b64decode, b64encode
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -17,13 +18,13 @@ from lakebed.kv.errors import (
     StoreUnavailable,
     StoreUnreachable,
 )
-from lakebed.kv.urls import is_on, split_url
+from lakebed.kv.urls import TLS_OPTIONS, is_on, split_url, tls_context
 
 CONNECT_SECONDS: Final = 1.0
 REPLY_SECONDS: Final = 5.0
 DEFAULT_PREFIX: Final = "lakebed"
 _EXAMPLE: Final = "etcd://host:2379/prefix"
-_OPTIONS: Final = frozenset({"tls", "ca", "durable"})
+_OPTIONS: Final = TLS_OPTIONS | {"durable"}
 
 # gRPC codes with which etcd refuses a request before proposing it to the other members.
 _INVALID_ARGUMENT: Final = 3
@@ -72,7 +73,7 @@ class EtcdAddress:
     prefix: bytes
     user: str | None
     password: str
-    ca: str | None
+    context: ssl.SSLContext | None
     trusted: bool
     """Whether the service is declared to be durable by other means."""
 
@@ -85,7 +86,8 @@ def parse_url(url: str) -> EtcdAddress:
         url.replace(f"{login}{at}{hosts}", "hosts", 1), options=_OPTIONS, example=_EXAMPLE
     )
     user, _, password = login.partition(":")
-    scheme = "https" if is_on(options, "tls") else "http"
+    context = tls_context(options)
+    scheme = "http" if context is None else "https"
     endpoints = tuple(f"{scheme}://{host}" for host in hosts.split(","))
     if not all(map(_is_address, endpoints)):
         raise InvalidArgument(f"the URL is malformed: use {_EXAMPLE}, with a host and a port")
@@ -95,7 +97,7 @@ def parse_url(url: str) -> EtcdAddress:
         prefix.encode(),
         unquote(user) or None,
         unquote(password),
-        options.get("ca"),
+        context,
         is_on(options, "durable"),
     )
 
@@ -118,12 +120,6 @@ class EtcdGateway:
         self._current = 0
         self._timeout = httpx.Timeout(reply_seconds, connect=CONNECT_SECONDS)
         self._idle: list[httpx.Client] = []
-        try:
-            self._verify = httpx.create_ssl_context(verify=address.ca or True)
-        except OSError as error:
-            raise InvalidArgument(
-                f"cannot read the certificates in {address.ca}: {error}"
-            ) from None
 
     def close(self) -> None:
         """Close the connections; no call is running, and none follows."""
@@ -143,7 +139,7 @@ class EtcdGateway:
             client = httpx.Client(
                 timeout=self._timeout,
                 limits=httpx.Limits(max_connections=1),
-                verify=self._verify,
+                verify=self._address.context or False,  # without TLS, load no authorities
                 trust_env=False,  # connect directly, not by the environment's proxies
             )
         try:

@@ -1,10 +1,10 @@
 """A store in a table of Apache HBase (2.2 or newer), shared by processes and machines.
 
 ``hbase://host:9090/table``, or ``…/namespace:table``. The host runs HBase's Thrift 2 server
-(``hbase thrift2 start``) with its defaults: the binary protocol, not framed. ``?tls=true`` for TLS,
-``&ca=/path`` for a custom certificate authority, ``&pool_size=40`` for the maximum number of
-connections. A missing table is created. The Thrift server has no authentication: restrict access to
-Lakebed's machines.
+(``hbase thrift2 start``) with its defaults: the binary protocol, not framed. ``?tls=true`` for TLS
+(see `lakebed.kv.urls.tls_context`), ``&pool_size=40`` for the maximum number of connections. A
+missing table is created. The Thrift server has no authentication: restrict access to Lakebed's
+machines.
 
 **Consistency.** A row is served by one region server, which reads and changes it in order.
 

@@ -26,13 +26,13 @@ from lakebed.kv.lifetime import closing_on_error
 from lakebed.kv.pool import POOL_SIZE, Pool
 from lakebed.kv.rows import list_partitions, pack_body, row_name, split_name, unpack_body
 from lakebed.kv.store import Limits, Store, after_prefix
-from lakebed.kv.urls import pool_size, split_url, tls_context
+from lakebed.kv.urls import TLS_OPTIONS, pool_size, split_url, tls_context
 
 CONNECT_SECONDS: Final = 2.0
 # Busy connections are not polled: every poll lets another thread run first.
 POLL_AFTER_SECONDS: Final = 0.02
 DEFAULT_PORT: Final = 9090
-_OPTIONS: Final = frozenset({"tls", "ca", "pool_size"})
+_OPTIONS: Final = TLS_OPTIONS | {"pool_size"}
 _EXAMPLE: Final = "hbase://host:9090/table"
 _TABLE: Final = re.compile(r"([A-Za-z0-9_][A-Za-z0-9_.-]*:)?[A-Za-z0-9_][A-Za-z0-9_.-]*")
 

@@ -1,8 +1,8 @@
 """A store in a MySQL or MariaDB database, shared by any number of processes and machines.
 
 ``mysql://user:password@host:3306/database``, or equivalently ``mariadb://…``; ``?tls=true`` for
-TLS, ``&ca=/path`` for a custom certificate authority, ``&pool_size=40`` for the maximum number of
-connections. Requires MySQL 8.0 or MariaDB 10.6, or newer, and direct connections: a proxy that
+TLS (see `lakebed.kv.urls.tls_context`), ``&pool_size=40`` for the maximum number of connections.
+Requires MySQL 8.0 or MariaDB 10.6, or newer, and direct connections: a proxy that
 distributes statements over connections is detected and rejected.
 
 One InnoDB table; every call is one statement that commits by itself.

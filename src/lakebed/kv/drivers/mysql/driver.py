@@ -10,6 +10,7 @@ import pymysql
 from pymysql.constants import ER
 
 from lakebed.base.runtime import Runtime
+from lakebed.kv.drivers.failures import check_durable
 from lakebed.kv.drivers.mysql import statements
 from lakebed.kv.drivers.mysql.link import (
     REPLY_SECONDS,
@@ -276,16 +277,8 @@ def _check_settings(link: MySQLLink, *, trusted: bool) -> None:
         )
     if found.get("log_bin") != "ON":
         found["sync_binlog"] = "1"  # no binary log
-    wrong = [
-        f"{name} is {found[name]} and must be {wanted}"
-        for name, wanted in _DURABLE.items()
-        if found[name] != wanted
-    ]
-    if wrong and not trusted:
-        raise UnsafeStore(
-            f"the server may lose acknowledged writes: {'; '.join(wrong)}. Change the settings, or"
-            " add ?durable=true if the service is durable by other means"
-        )
+    if not trusted:
+        check_durable(found, _DURABLE)
 
 
 def _prepare(link: MySQLLink, *, trusted: bool) -> None:

@@ -15,7 +15,7 @@ from lakebed.kv.drivers.mysql import statements
 from lakebed.kv.errors import InvalidArgument, StoreUnavailable
 from lakebed.kv.lifetime import closing_on_error
 from lakebed.kv.pool import POOL_SIZE, bound_by_kernel
-from lakebed.kv.urls import is_on, pool_size, split_url, tls_context
+from lakebed.kv.urls import TLS_OPTIONS, is_on, pool_size, split_url, tls_context
 
 CONNECT_SECONDS: Final = 2
 REPLY_SECONDS: Final = 5.0
@@ -23,7 +23,7 @@ LIFETIME_SECONDS: Final = 120.0
 # Busy connections are not polled: every poll lets another thread run first.
 POLL_AFTER_SECONDS: Final = 0.02
 DEFAULT_PORT: Final = 3306
-_OPTIONS: Final = frozenset({"tls", "ca", "pool_size", "durable"})
+_OPTIONS: Final = TLS_OPTIONS | {"pool_size", "durable"}
 _EXAMPLE: Final = "mysql://user:password@host:3306/database"
 
 # Error numbers of the client library, which lost a reply; all others are the server's.

@@ -10,6 +10,10 @@ A process opens up to 20 connections, or ``?pool_size=40``; the number of proces
 size must stay below the server's ``max_connections``. A call fails if no connection becomes
 available within a few seconds (see `lakebed.kv.pool`).
 
+**Durability.** A server is rejected unless ``fsync`` and ``full_page_writes`` are on.
+``?durable=true`` declares that the service is durable by other means (as Amazon Aurora is), and
+skips the check. Each session turns on ``synchronous_commit`` if it is off.
+
 **Three outcomes.** A reply to a write is certain: rows changed, no row changed (`PredicateFailed`)
 or an SQL error, after which PostgreSQL has rolled the statement back (`StoreUnavailable`). After a
 lost reply (the connection breaks or times out), the write may have been applied, may be running, or

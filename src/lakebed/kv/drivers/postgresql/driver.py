@@ -4,6 +4,7 @@ import logging
 from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import chain
+from types import MappingProxyType
 from typing import Final, LiteralString
 
 import psycopg
@@ -11,6 +12,7 @@ from psycopg.conninfo import conninfo_to_dict
 from psycopg.pq.abc import PGresult
 
 from lakebed.base.runtime import Runtime
+from lakebed.kv.drivers.failures import check_durable
 from lakebed.kv.drivers.postgresql import statements, wire
 from lakebed.kv.drivers.postgresql.batches import BATCHED_BYTES, Place, PostgresWrite, choose
 from lakebed.kv.drivers.postgresql.link import (
@@ -50,14 +52,15 @@ from lakebed.kv.store import (
     check_predicate,
     new_version,
 )
-from lakebed.kv.urls import pool_size
+from lakebed.kv.urls import is_on, pool_size, take_options
 
 OPEN_SECONDS: Final = 30.0
 RECONNECT_SECONDS: Final = 0.1
 CHUNK_KEYS: Final = 1000
 CHUNK_BYTES: Final = 8 << 20
 DISK_FULL: Final = "53100"
-_POOL_SIZE_OPTION: Final = "pool_size"
+_OPTIONS: Final = frozenset({"pool_size", "durable"})
+_DURABLE: Final = MappingProxyType({"fsync": "on", "full_page_writes": "on"})
 
 # For each kind of write, the statements for a single row and for many rows.
 _Statements = tuple[LiteralString, LiteralString]
@@ -93,7 +96,7 @@ class PostgreSQLStore(Store):
         """Connect, and create the table if missing. Raises as `lakebed.kv.open_store`."""
         self._runtime = runtime
         self._timeouts = timeouts or PostgresTimeouts()
-        conninfo, size = _parse_url(url)
+        conninfo, size, trusted = _parse_url(url)
         self._connect = partial(PostgresLink.connect, conninfo, self._timeouts, runtime)
         self._pool = Pool(self._connect, size, database="postgresql", explain=explain)
         self._sets = self._group(SET)
@@ -101,7 +104,7 @@ class PostgreSQLStore(Store):
         self._swaps = self._group(SWAP)
         self._closed = False
         with closing_on_error(self.close):
-            self._prepare()
+            self._prepare(trusted=trusted)
 
     def get(self, partition: bytes, key: bytes) -> Item:
         if self._closed:
@@ -269,10 +272,12 @@ class PostgreSQLStore(Store):
             write.found, write.read_error = found, replies.error
         return replies.written
 
-    def _prepare(self) -> None:
+    def _prepare(self, *, trusted: bool) -> None:
         link = self._pool.take(OPEN_SECONDS)
         kept: PostgresLink | None = None
         try:
+            if not trusted:
+                check_settings(link)
             prepare_schema(link)
             kept = link
         except psycopg.Error as error:
@@ -360,15 +365,13 @@ class PostgreSQLStore(Store):
         return link
 
 
-def _parse_url(url: str) -> tuple[str, int]:
-    """Return the libpq part of a URL, and the pool size."""
-    server, question_mark, query = url.rpartition("?")
-    if not question_mark:
-        server, query = url, ""
-    options = [option.partition("=") for option in query.split("&")] if query else []
-    own = {name: value for name, _, value in options if name == _POOL_SIZE_OPTION}
-    rest = ["".join(option) for option in options if option[0] not in own]
-    conninfo = f"{server}?{'&'.join(rest)}" if rest else server
+def _parse_url(url: str) -> tuple[str, int, bool]:
+    """Return the libpq part of a URL, the pool size, and whether the service is trusted.
+
+    Trusted: declared to be durable by other means.
+    """
+    conninfo, options = take_options(url, _OPTIONS)
+    own = dict(options)
     try:
         conninfo_to_dict(conninfo)
     except psycopg.Error:
@@ -377,7 +380,7 @@ def _parse_url(url: str) -> tuple[str, int]:
             "the URL is malformed: use postgresql://user:password@host:port/database, and"
             " percent-encode special characters"
         ) from None
-    return conninfo, pool_size(own, POOL_SIZE)
+    return conninfo, pool_size(own, POOL_SIZE), is_on(own, "durable")
 
 
 def _write_of(
@@ -405,6 +408,15 @@ def _no_answer(error: Exception) -> StoreUnavailable:
 def _refusal(error: psycopg.Error) -> StoreUnavailable:
     kind = StoreFull if error.sqlstate == DISK_FULL else StoreUnavailable
     return kind(f"postgresql refused the write: {explain(error)}")
+
+
+def check_settings(link: PostgresLink) -> None:
+    """Reject a server that may lose acknowledged writes, or all data, when its machine fails.
+
+    `synchronous_commit` is set by each session (`statements.IDENTIFY`).
+    """
+    found: dict[str, str] = dict(link.execute(statements.SETTINGS, (list(_DURABLE),)).fetchall())
+    check_durable(found, _DURABLE)
 
 
 def prepare_schema(link: PostgresLink) -> None:

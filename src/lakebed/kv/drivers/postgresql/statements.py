@@ -61,6 +61,8 @@ SELECT pg_backend_pid(),
 FROM pg_stat_get_activity(pg_backend_pid()) AS activity
 """
 
+SETTINGS: Final = "SELECT name, setting FROM pg_settings WHERE name = ANY($1)"
+
 # The start time distinguishes a process from a later one with the same process id.
 _LISTED: Final[LiteralString] = """
 FROM pg_stat_get_activity($1) AS activity

@@ -1,7 +1,7 @@
 """A store in Valkey or Redis (6.2 or newer), shared by any number of processes and machines.
 
 ``valkey://user:password@host:6379/0``, or equivalently ``redis://…``; ``?tls=true`` for TLS,
-``&ca=/path`` for a custom certificate authority.
+see `lakebed.kv.urls.tls_context`.
 
 A partition is a hash of its values and a sorted set of its keys. Every write is one atomic script.
 

@@ -8,6 +8,7 @@ from typing import Final
 import valkey
 
 from lakebed.base.runtime import Runtime
+from lakebed.kv.drivers.failures import check_durable
 from lakebed.kv.drivers.valkey.link import ValkeyPool, ValkeyTimeouts, ask, parse_url, run_script
 from lakebed.kv.errors import (
     KeyNotFound,
@@ -226,20 +227,12 @@ class ValkeyStore(Store):
                     ) from error
                 found[name] = answer[1].decode() if answer else "not set"
         info = dict(line.split(":", 1) for line in replication.splitlines() if ":" in line)
-        wrong = [
-            f"{name} is {found[name]} and must be {wanted}"
-            for name, wanted in _SETTINGS.items()
-            if found[name] != wanted
-        ]
+        wrong = []
         if info.get("role") != "master":
             wrong.append("it is a replica")
         if int(info.get("connected_slaves", "0")):
             wrong.append("it has replicas, which are asynchronous")
-        if wrong:
-            raise UnsafeStore(
-                f"the server may lose acknowledged writes: {'; '.join(wrong)}. Change the"
-                " settings, or add ?durable=true if the service is durable by other means"
-            )
+        check_durable(found, _SETTINGS, others=wrong)
 
     def _get_chunk(self, keys: Sequence[tuple[bytes, bytes]]) -> list[Item | None]:
         with self._lifetime.call(*keys[0]), self._pool.reading() as link:

@@ -6,6 +6,8 @@ closure.
 """
 
 import os
+import socket
+import ssl
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -17,13 +19,14 @@ from weakref import WeakKeyDictionary
 
 import valkey
 from valkey.backoff import NoBackoff
-from valkey.connection import Connection, SSLConnection
+from valkey.connection import Connection
 from valkey.retry import Retry
 
 from lakebed.base.runtime import Runtime
 from lakebed.kv.errors import InvalidArgument, StoreClosed, StoreUnavailable, StoreUnreachable
+from lakebed.kv.lifetime import closing_on_error
 from lakebed.kv.pool import bound_by_kernel
-from lakebed.kv.urls import is_on, split_url
+from lakebed.kv.urls import TLS_OPTIONS, is_on, split_url, tls_context
 
 CONNECT_SECONDS: Final = 1.0
 CLOCK_SECONDS: Final = 120.0
@@ -31,7 +34,7 @@ CLOCK_SECONDS: Final = 120.0
 CHECK_AFTER_SECONDS: Final = 1.0
 """Maximum idle time after which a connection is assumed to be open."""
 DEFAULT_PORT: Final = 6379
-_OPTIONS: Final = frozenset({"tls", "ca", "durable"})
+_OPTIONS: Final = TLS_OPTIONS | {"durable"}
 _EXAMPLE: Final = "valkey://host:6379/0"
 
 
@@ -55,7 +58,7 @@ class ValkeyAddress:
     """A parsed URL."""
 
     settings: dict[str, object]
-    tls: bool
+    context: ssl.SSLContext | None
     trusted: bool
     """Whether the service is declared to be durable by other means."""
 
@@ -77,10 +80,20 @@ def parse_url(url: str) -> ValkeyAddress:
         settings["username"] = unquote(parts.username)
     if parts.password:
         settings["password"] = unquote(parts.password)
-    tls = is_on(options, "tls")
-    if tls and "ca" in options:
-        settings["ssl_ca_certs"] = options["ca"]
-    return ValkeyAddress(settings, tls, is_on(options, "durable"))
+    return ValkeyAddress(settings, tls_context(options), is_on(options, "durable"))
+
+
+class _TLSConnection(Connection):  # type: ignore[misc]  # untyped
+    """A connection by a TLS context; the library's own accepts certificates of other hosts."""
+
+    def __init__(self, context: ssl.SSLContext, **settings: Any) -> None:
+        super().__init__(**settings)
+        self._context = context
+
+    def _connect(self) -> socket.socket:
+        plain = super()._connect()
+        with closing_on_error(plain.close):
+            return self._context.wrap_socket(plain, server_hostname=self.host)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +112,7 @@ class ValkeyPool:
         self._runtime = runtime
         self._timeouts = timeouts
         self._clocks: WeakKeyDictionary[Connection, _Clock] = WeakKeyDictionary()
-        self._tls = address.tls
+        self._context = address.context
         self._settings: dict[str, object] = {
             "socket_connect_timeout": CONNECT_SECONDS,
             # A retry inside the library could be applied twice, the second time after its deadline.
@@ -172,13 +185,13 @@ class ValkeyPool:
                 self._idle.pop()[0].disconnect()
 
     def _make(self) -> Connection:
-        if self._tls:
+        if self._context is not None:
             seconds = self._timeouts.reply_seconds
-            return SSLConnection(socket_timeout=seconds, **self._settings)
+            return _TLSConnection(self._context, socket_timeout=seconds, **self._settings)
         return Connection(socket_timeout=None, **self._settings)
 
     def _initialize(self, connection: Connection) -> None:
-        if not self._tls:
+        if self._context is None:
             bound_by_kernel(connection._sock, self._timeouts.reply_seconds)  # noqa: SLF001
         connection.on_connect()
         self._read_clock(connection)

@@ -40,8 +40,8 @@ def _storage(services: Services) -> wire.StorageConfig:
     scheme = services.catalog.storage_scheme
     pattern = f"^{scheme}://.+"
     return wire.StorageConfig(
-        blockstore_type=_TYPES[scheme],
-        blockstore_namespace_example=_EXAMPLES[scheme],
+        blockstore_type=_TYPES.get(scheme, scheme),
+        blockstore_namespace_example=_EXAMPLES.get(scheme, f"{scheme}://name/example"),
         blockstore_namespace_ValidityRegex=pattern,
         default_namespace_prefix=services.settings.blockstore.default_namespace_prefix or "",
         pre_sign_support=services.catalog.presigning.supported,
