@@ -220,6 +220,12 @@ def test_an_object_whose_type_cannot_be_a_header_can_be_read(world: Server, kind
         assert read.headers["Content-Type"] == "application/octet-stream"
 
 
+def test_an_upload_without_a_type_gets_the_type_of_its_name(world: Server) -> None:
+    where = f"/repositories/{REPOSITORY}/branches/main/objects"
+    stored = world.call("POST", where, params={"path": "notes/a.ipynb"}, body=b"{}")
+    assert stored.json["content_type"] == "application/x-ipynb+json"
+
+
 def test_a_form_without_its_end_leaves_nothing(world: Server) -> None:
     body = b'--b\r\nContent-Disposition: form-data; name="content"\r\n\r\nhalf of it'
     answer = world.call(

@@ -8,6 +8,7 @@ or of a deleted repository, whose policies limited access to its objects.
 from collections.abc import Mapping
 from datetime import datetime
 
+from lakebed.base.content_types import DEFAULT_CONTENT_TYPE
 from lakebed.base.runtime import Runtime
 from lakebed.base.tracing import traced
 from lakebed.block import Address, BlockStore, InvalidAddress
@@ -17,7 +18,6 @@ from lakebed.engine.staging.writer import Condition
 from lakebed.formats import AddressType
 from lakebed.lake.errors import AddressClosed, AddressTaken
 from lakebed.lake.model import (
-    DEFAULT_CONTENT_TYPE,
     ObjectStats,
     check_header,
     check_metadata,

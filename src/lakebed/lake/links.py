@@ -54,6 +54,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
+from lakebed.base.content_types import DEFAULT_CONTENT_TYPE
 from lakebed.base.errors import quoted
 from lakebed.base.runtime import Runtime, now_us, to_datetime, to_us
 from lakebed.base.tracing import traced
@@ -73,7 +74,6 @@ from lakebed.lake.entry_metadata import for_content, for_unverified
 from lakebed.lake.errors import InvalidLink, LinkExpired
 from lakebed.lake.keys import LINKS, copy_of
 from lakebed.lake.model import (
-    DEFAULT_CONTENT_TYPE,
     ObjectStats,
     PresignedURL,
     check_header,

@@ -15,8 +15,6 @@ from lakebed.formats.object_paths import ObjectPath
 from lakebed.lake.entry_metadata import OUTSIDE_IDENTITY, TAGS, split
 from lakebed.lake.errors import InvalidMetadata, InvalidPath, UnreadableAddress
 
-DEFAULT_CONTENT_TYPE: Final = "application/octet-stream"
-
 PATH_BYTES_MAX: Final = KEY_BYTES_MAX
 """The limit of S3, within the key size of every store."""
 METADATA_BYTES_MAX: Final = 8 << 10

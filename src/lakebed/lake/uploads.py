@@ -25,6 +25,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
+from lakebed.base.content_types import DEFAULT_CONTENT_TYPE
 from lakebed.base.errors import LakebedError
 from lakebed.base.runtime import Runtime, now_us, to_us
 from lakebed.base.tracing import traced
@@ -46,7 +47,6 @@ from lakebed.formats.object_paths import (
 from lakebed.lake.checksums import Proof, hashed_by
 from lakebed.lake.entry_metadata import for_checksum, for_encryption
 from lakebed.lake.model import (
-    DEFAULT_CONTENT_TYPE,
     ObjectStats,
     check_metadata,
     check_path,

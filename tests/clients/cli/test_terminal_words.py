@@ -10,7 +10,6 @@ import pytest
 import lakebed
 from lakebed.clients import cli
 from lakebed.clients.cli import running
-from lakebed.clients.cli.commands.fs.transfer import content_type_of
 from tests.clients.cli.kit import bare_environ
 from tests.clients.http.scripted import Answer, Request, answer_json, object_stats, scripted_server
 
@@ -150,21 +149,6 @@ def test_parts_of_two_versions_are_not_mixed(home: Path, capfd: pytest.CaptureFi
         "lakebed: lakefs://r/main/a was replaced during the download: try again\n",
     )
     assert list(home.iterdir()) == []
-
-
-@pytest.mark.parametrize(
-    ("name", "kind"),
-    [
-        ("a/b.csv", "text/csv"),
-        ("lakes.PARQUET", "application/vnd.apache.parquet"),
-        ("x.json", "application/json"),
-        ("x.csv.gz", "application/gzip"),
-        ("unknown", "application/octet-stream"),
-        ("parquet", "application/octet-stream"),
-    ],
-)
-def test_a_name_suggests_a_content_type(name: str, kind: str) -> None:
-    assert content_type_of(name) == kind
 
 
 def test_the_cleaner_makes_no_database(home: Path, capfd: pytest.CaptureFixture[str]) -> None:

@@ -4,9 +4,9 @@ import re
 import shutil
 from collections.abc import Mapping
 from functools import partial
-from mimetypes import guess_type
 from typing import BinaryIO, Final, Literal, TextIO, overload
 
+from lakebed.base.content_types import content_type_of
 from lakebed.clients.library.backend import Backend, UploadDetails
 from lakebed.clients.library.errors import Invalid, NotFound, ObjectExists, PreconditionFailed
 from lakebed.clients.library.files import (
@@ -28,7 +28,6 @@ _MISSING_ABOVE: Final = frozenset(
         "ref_not_found",
     }
 )
-_DEFAULT_TYPE: Final = "application/octet-stream"
 
 
 class StoredObject:
@@ -158,7 +157,7 @@ class WriteableObject(StoredObject):
         check_mode(mode, WRITE_MODES)
         _check_metadata(metadata or {})
         details = UploadDetails(
-            content_type=content_type or guess_type(self.path)[0] or _DEFAULT_TYPE,
+            content_type=content_type or content_type_of(self.path),
             metadata=metadata or {},
             only_new="x" in mode,
         )

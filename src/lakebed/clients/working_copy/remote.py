@@ -1,12 +1,12 @@
 """Requests of working copies to the server."""
 
 import hashlib
-import mimetypes
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import BinaryIO, Final
 
+from lakebed.base.content_types import content_type_of
 from lakebed.clients.http.errors import Refused
 from lakebed.clients.http.http import Client
 from lakebed.clients.http.paging import list_items
@@ -179,7 +179,7 @@ class Remote:
                 content=chunks(),
                 headers={
                     "Content-Length": str(size),
-                    "Content-Type": mimetypes.guess_type(path)[0] or "application/octet-stream",
+                    "Content-Type": content_type_of(path),
                     _CLIENT_MTIME_HEADER: str(mtime),
                     **condition,
                 },

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
+from lakebed.base.content_types import DEFAULT_CONTENT_TYPE
 from lakebed.base.runtime import Runtime, now_us, to_datetime
 from lakebed.base.tracing import traced
 from lakebed.block import (
@@ -29,7 +30,7 @@ from lakebed.lake import records_pb2 as pb
 from lakebed.lake.checksums import ALGORITHMS, Checksum, Digest, Proof, Scheme, hashed_by, tee
 from lakebed.lake.entry_metadata import for_encryption
 from lakebed.lake.errors import InvalidParts, MultipartNotFound
-from lakebed.lake.model import DEFAULT_CONTENT_TYPE, PresignedURL, check_metadata, check_path
+from lakebed.lake.model import PresignedURL, check_metadata, check_path
 from lakebed.lake.multipart.records import (
     MultipartID,
     MultipartRecords,

@@ -7,11 +7,11 @@ from urllib.parse import quote
 
 from lakebed.auth import Action
 from lakebed.auth.policy.actions import object_arn
+from lakebed.base.content_types import DEFAULT_CONTENT_TYPE, content_type_of
 from lakebed.engine.committed.listing import CommonPrefix, EntryQuery
 from lakebed.engine.model import BranchID, RepositoryID, is_commit_id
 from lakebed.lake.errors import RangeNotSatisfiable
 from lakebed.lake.etag_pins import is_compared
-from lakebed.lake.model import DEFAULT_CONTENT_TYPE
 from lakebed.lake.model import ObjectStats as Found
 from lakebed.lake.preview.decoding import Preview
 from lakebed.lake.preview.row_diff import RowDiff
@@ -246,7 +246,7 @@ def upload_object(
         branch,
         as_key(query.path),
         chunks,
-        content_type=content_type or DEFAULT_CONTENT_TYPE,
+        content_type=content_type or content_type_of(query.path),
         metadata=_user_metadata(request),
         condition=write_condition(request.environ),
         invocation=invocation_of(request.identity.unique_id, request.environ),

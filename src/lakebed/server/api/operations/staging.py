@@ -3,9 +3,9 @@
 from datetime import UTC, datetime
 from typing import Final
 
+from lakebed.base.content_types import DEFAULT_CONTENT_TYPE
 from lakebed.block.address import Address
 from lakebed.engine.model import BranchID, RepositoryID
-from lakebed.lake.model import DEFAULT_CONTENT_TYPE
 from lakebed.lake.places import canonical_path, parse_address
 from lakebed.server.api.operations.objects import wire_object
 from lakebed.server.api.request import ApiRequest, as_key

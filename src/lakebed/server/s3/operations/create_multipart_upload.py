@@ -1,9 +1,9 @@
 """CreateMultipartUpload."""
 
 from lakebed.auth import Action
+from lakebed.base.content_types import DEFAULT_CONTENT_TYPE
 from lakebed.engine.model import BranchID
 from lakebed.lake.entry_metadata import for_tags
-from lakebed.lake.model import DEFAULT_CONTENT_TYPE
 from lakebed.server.s3.checksum_fields import requested_scheme, upload_headers
 from lakebed.server.s3.encryption import encryption_headers
 from lakebed.server.s3.metadata import metadata_of

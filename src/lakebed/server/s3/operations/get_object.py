@@ -6,10 +6,11 @@ from http import HTTPStatus
 from typing import Final
 
 from lakebed.auth import Action
+from lakebed.base.content_types import DEFAULT_CONTENT_TYPE
 from lakebed.block.ranges import Between, ByteRange
 from lakebed.lake.entry_metadata import PartRange, checksum_of, headers_of, parts_of, tags_of
 from lakebed.lake.errors import InvalidRef, RangeNotSatisfiable, RefNotFound
-from lakebed.lake.model import DEFAULT_CONTENT_TYPE, ObjectStats
+from lakebed.lake.model import ObjectStats
 from lakebed.lake.versions import reading_version
 from lakebed.server.http.conditions import (
     Selection,

@@ -4,9 +4,9 @@ from hashlib import md5
 from typing import Final
 
 from lakebed.auth import Action
+from lakebed.base.content_types import DEFAULT_CONTENT_TYPE
 from lakebed.engine.model import BranchID
 from lakebed.lake.entry_metadata import for_tags
-from lakebed.lake.model import DEFAULT_CONTENT_TYPE
 from lakebed.server.http.conditions import etag
 from lakebed.server.s3.checksum_fields import object_headers
 from lakebed.server.s3.metadata import metadata_of

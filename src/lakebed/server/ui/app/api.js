@@ -133,7 +133,6 @@ export function upload(where, query, file, onProgress) {
   const request = new XMLHttpRequest();
   const done = new Promise((resolve, reject) => {
     request.open("POST", url(where, query));
-    request.setRequestHeader("Content-Type", file.type || "application/octet-stream");
     request.upload.onprogress = (event) => onProgress(event.loaded / (event.total || 1));
     request.onload = () => {
       if (request.status < 300) return resolve(undefined);
@@ -147,7 +146,7 @@ export function upload(where, query, file, onProgress) {
     };
     request.onerror = () => reject(new ApiError(0, { message: "Connection lost: check your connection and the server, then try again" }));
     request.onabort = () => reject(new ApiError(0, { message: "cancelled", kind: "cancelled" }));
-    request.send(file);
+    request.send(file.slice()); // without the browser's type: the server knows more types
   });
   return { done, cancel: () => request.abort() };
 }

@@ -2,15 +2,15 @@
 
 import atexit
 import hashlib
-import mimetypes
 import os
 import secrets
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from io import BufferedWriter
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import BinaryIO, Final
 
+from lakebed.base.content_types import content_type_of
 from lakebed.clients.cli.errors import CommandError, Damaged
 from lakebed.clients.cli.uris import PathUri
 from lakebed.clients.http.http import Client
@@ -20,19 +20,6 @@ from lakebed.wire.staging import AddressQuery, StagingMetadata
 
 _CHUNK_BYTES: Final = 1 << 20
 _MD5_DIGITS: Final = 32
-_BYTES: Final = "application/octet-stream"
-_COMPRESSED: Final = {"gzip": "application/gzip", "bzip2": "application/x-bzip2"}
-_TYPES: Final = mimetypes.MimeTypes()
-"""Python's built-in table, the same on every machine."""
-_MORE_TYPES: Final = {
-    ".avro": "application/vnd.apache.avro",
-    ".jsonl": "application/jsonl",
-    ".md": "text/markdown",
-    ".parquet": "application/vnd.apache.parquet",
-    ".yaml": "application/yaml",
-    ".yml": "application/yaml",
-}
-"""Types missing in Python's table."""
 
 _drafts: set[Path] = set()
 """Incomplete files."""
@@ -80,14 +67,6 @@ def send_file(
         stats = client.answer(request, response).value
     compare(stats.checksum, checksum.hexdigest(), target)
     return stats
-
-
-def content_type_of(name: str) -> str:
-    """Guess the content type from a file name."""
-    kind, encoding = _TYPES.guess_type(name, strict=False)
-    if encoding is not None:
-        return _COMPRESSED.get(encoding, _BYTES)  # the type of the archive, not of its content
-    return kind or _MORE_TYPES.get(PurePosixPath(name).suffix.lower(), _BYTES)
 
 
 def _send_to_storage(
