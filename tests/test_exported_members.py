@@ -44,6 +44,7 @@ def test_the_public_names_of_block_storage() -> None:
     assert sorted(lakebed.block.__all__) == [
         "Address",
         "AlreadyExists",
+        "Archived",
         "AzureSettings",
         "Between",
         "BlockError",

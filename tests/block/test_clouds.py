@@ -22,6 +22,7 @@ from lakebed.block import (
     LIST_SCHEMA,
     Address,
     AlreadyExists,
+    Archived,
     Between,
     BlockError,
     ETag,
@@ -70,10 +71,13 @@ blocks = st.builds(
         (Answer(400, "IncompleteBody"), StorageUnavailable),
         (Answer(400, "RequestTimeout"), StorageUnavailable),
         (Answer(401), Forbidden),
+        (Answer(403, "InvalidObjectState", "GLACIER"), Archived),
         (Answer(403, "SignatureDoesNotMatch"), Forbidden),
         (Answer(404), ObjectNotFound),
         (Answer(404, "NoSuchBucket"), InvalidAddress),
         (Answer(404, "ContainerNotFound"), InvalidAddress),
+        (Answer(409, "BlobArchived"), Archived),
+        (Answer(409, "BlobBeingRehydrated"), Archived),
         (Answer(409, "OperationAborted"), StorageUnavailable),
         (Answer(412, "LeaseIdMissing"), StorageUnavailable),
         (Answer(416), RangeNotSatisfiable),
@@ -111,6 +115,11 @@ def test_only_a_conditional_call_fails_by_its_condition(
 ) -> None:
     assert type(explain(error("text"), ADDRESS, conditional=True)) is meaning
     assert type(explain(error("text"), ADDRESS)) is StorageUnavailable
+
+
+def test_an_archived_object_is_no_failed_condition() -> None:
+    error = AlreadyExistsError("non-2xx status code: 409 <Code>BlobArchived</Code>")
+    assert type(explain(error, ADDRESS, conditional=True)) is Archived
 
 
 class Careless(S3BlockStore):

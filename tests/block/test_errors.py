@@ -13,6 +13,7 @@ TREE = {
     "AlreadyExists": (BlockError, FileExistsError),
     "PreconditionFailed": (BlockError,),
     "Forbidden": (BlockError, PermissionError),
+    "Archived": (BlockError,),
     "Locked": (BlockError,),
     "StorageUnavailable": (BlockError,),
     "StorageFull": (lakebed.block.errors.StorageUnavailable,),

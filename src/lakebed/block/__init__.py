@@ -7,6 +7,7 @@ Imports `lakebed.base` only. Public: the names below, and the values of `address
 from lakebed.block.address import Address, Namespace
 from lakebed.block.errors import (
     AlreadyExists,
+    Archived,
     BlockError,
     Forbidden,
     InvalidAddress,
@@ -57,6 +58,7 @@ __all__ = [
     "PART_NUMBER_MAX",
     "Address",
     "AlreadyExists",
+    "Archived",
     "AzureSettings",
     "Between",
     "BlockError",

@@ -7,6 +7,7 @@
         ├── AlreadyExists           create: the object already exists   (also a FileExistsError)
         ├── PreconditionFailed      replace: the object was changed or deleted
         ├── Forbidden               the storage refuses the credentials (also a PermissionError)
+        ├── Archived                an archived object must be restored before it is read
         ├── Locked                  an object lock protects the object from deletion
         ├── StorageUnavailable      the storage failed or did not answer; try again later
         │   └── StorageFull         out of space; waiting alone does not help
@@ -79,6 +80,16 @@ class Forbidden(BlockError, PermissionError):
     """The storage refuses these credentials, or the system refuses this user."""
 
     kind = "forbidden"
+
+
+class Archived(BlockError):
+    """The object is in a class of storage that cannot be read before a restore."""
+
+    kind = "archived"
+
+    def __init__(self, address: object, why: str) -> None:
+        self.why: Final = why
+        super().__init__(f"the object at {address} is archived: {why}")
 
 
 class Locked(BlockError):

@@ -63,6 +63,7 @@ STATUSES: Final[tuple[tuple[type[Exception], int], ...]] = (
     (block.UploadNotFound, 404),
     (block.AlreadyExists, 412),
     (block.Forbidden, 403),
+    (block.Archived, 409),
     (block.StorageUnavailable, 503),
     (block.RangeNotSatisfiable, 416),
     (block.InvalidArgument, 400),

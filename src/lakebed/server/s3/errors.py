@@ -204,6 +204,11 @@ class ErrorCode(Enum):
             "upload may have been aborted or completed."
         ),
     )
+    INVALID_OBJECT_STATE = (
+        "InvalidObjectState",
+        403,
+        "The operation is not valid for the object's storage class",
+    )
     OBJECT_CHANGED = ("ObjectChanged", 410, "")
     NO_SUCH_VERSION = ("NoSuchVersion", 404, "The specified version does not exist.")
     READ_ONLY_REPOSITORY = (

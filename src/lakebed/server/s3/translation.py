@@ -55,6 +55,7 @@ _CODES: Final[tuple[tuple[type[Exception], ErrorCode], ...]] = (
     (block.ObjectNotFound, ErrorCode.NO_SUCH_VERSION),
     (block.UploadNotFound, ErrorCode.NO_SUCH_UPLOAD),
     (block.Forbidden, ErrorCode.ACCESS_DENIED),
+    (block.Archived, ErrorCode.INVALID_OBJECT_STATE),
     (block.StorageUnavailable, ErrorCode.SERVICE_UNAVAILABLE),
     (block.RangeNotSatisfiable, ErrorCode.INVALID_RANGE),
     (block.InvalidPart, ErrorCode.INVALID_PART),

@@ -50,6 +50,7 @@ from lakebed.block.drivers.cloud.store import (
 )
 from lakebed.block.drivers.cloud.streams import MeasuredChunks, delayed_by_one, in_sizes
 from lakebed.block.errors import (
+    Archived,
     InvalidAddress,
     InvalidArgument,
     InvalidPart,
@@ -130,6 +131,8 @@ class AzureBlockStore(CloudBlockStore):
         try:
             with explained(destination):
                 self._copy_content(info, destination)
+        except Archived as error:
+            raise Archived(source, error.why) from error
         except ObjectNotFound as error:
             raise ObjectNotFound(source) from error
 

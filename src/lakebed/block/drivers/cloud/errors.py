@@ -22,6 +22,7 @@ from obstore.exceptions import (
 from lakebed.block.address import Address, Namespace
 from lakebed.block.errors import (
     AlreadyExists,
+    Archived,
     BlockError,
     Forbidden,
     InvalidAddress,
@@ -40,6 +41,7 @@ Subject = Place | str
 
 _STATUS: Final = re.compile(r'(?:non-2xx status code: |\bcode: "|\(code: )(\d{3})\b')
 _CODE: Final = re.compile(r"<Code>(\w{1,64})</Code>")
+_CLASS: Final = re.compile(r"<StorageClass>(\w{1,64})</StorageClass>")
 
 
 class Answer(NamedTuple):
@@ -51,10 +53,13 @@ class Answer(NamedTuple):
     code: str = ""
     """The cloud's error code, or empty."""
 
+    storage_class: str = ""
+    """The storage class of an archived object on S3, or empty."""
+
 
 def refusal(answer: Answer, place: Subject) -> BlockError:
     """Return the error for a response to a call on `place`."""
-    status_text = f"{answer.status or 'no response'} {answer.code}".rstrip()
+    status_text = f"{answer.status or 'no response'} {answer.code} {answer.storage_class}".rstrip()
     if answer.code in _HINTS:
         status_text = f"{status_text}: {_HINTS[answer.code]}"
     meaning = _BY_CODE.get(answer.code) or _BY_STATUS.get(answer.status) or _failed
@@ -87,12 +92,17 @@ def _not_found(place: Subject, status_text: str) -> BlockError:
     return ObjectNotFound(place) if isinstance(place, Address) else _no_bucket(place, status_text)
 
 
+_RESTORE: Final = "restore it (aws s3api restore-object) and read it again afterwards"
 _HINTS: Final[Mapping[str, str]] = MappingProxyType(
     {
         "InvalidAccessKeyId": "unknown access key id",
         "SignatureDoesNotMatch": "the secret access key does not match the access key id",
         "RequestTimeTooSkewed": "the clock of this machine differs too much from the storage's",
         "AuthorizationHeaderMalformed": "check the region",
+        "InvalidObjectState": _RESTORE,
+        "ObjectNotInActiveTierError": _RESTORE,
+        "BlobArchived": "rehydrate it (az storage blob set-tier) and read it again afterwards",
+        "BlobBeingRehydrated": "read it again when it is rehydrated",
         "PermanentRedirect": "the bucket is in another region, or has another endpoint",
     }
 )
@@ -102,6 +112,8 @@ _BY_CODE: Final[Mapping[str, _Meaning]] = MappingProxyType(
     dict.fromkeys(("NoSuchBucket", "ContainerNotFound", "ContainerBeingDeleted"), _no_bucket)
     | dict.fromkeys(("ExpiredToken", "InvalidToken", "TokenRefreshRequired"), _forbidden)
     | dict.fromkeys(("AuthorizationHeaderMalformed", "InvalidAuthenticationInfo"), _forbidden)
+    | dict.fromkeys(("InvalidObjectState", "ObjectNotInActiveTierError"), Archived)
+    | dict.fromkeys(("BlobArchived", "BlobBeingRehydrated"), Archived)
     | dict.fromkeys(("InvalidPart", "InvalidPartOrder", "EntityTooSmall"), _invalid_part)
     | dict.fromkeys(("InvalidBlockList",), _invalid_part)
     | dict.fromkeys(("IncompleteBody", "RequestTimeout"), _failed)
@@ -132,8 +144,12 @@ def explain(error: Exception, place: Place, *, conditional: bool = False) -> Blo
     if isinstance(place, Address):
         # The message quotes the caller's path, which must not be parsed as part of the response.
         text = re.sub(rf"\b(location|path) {re.escape(place.path)}", r"\1", text)
-    status, code = _STATUS.search(text), _CODE.search(text)
-    answer = Answer(int(status[1]) if status else 0, code[1] if code else "")
+    status, code, storage_class = (each.search(text) for each in (_STATUS, _CODE, _CLASS))
+    answer = Answer(
+        int(status[1]) if status else 0,
+        code[1] if code else "",
+        storage_class[1] if storage_class else "",
+    )
     match error:
         case FileNotFoundError():
             return refusal(answer._replace(status=HTTPStatus.NOT_FOUND), place)
@@ -144,7 +160,8 @@ def explain(error: Exception, place: Place, *, conditional: bool = False) -> Blo
             return PreconditionFailed(place) if conditional else failed
         case AlreadyExistsError():
             failed = refusal(answer._replace(status=HTTPStatus.CONFLICT), place)
-            return AlreadyExists(place) if conditional else failed
+            is_condition = conditional and not isinstance(failed, Archived)
+            return AlreadyExists(place) if is_condition else failed
         case _:
             return refusal(answer, place)
 

@@ -30,7 +30,8 @@ def answer_of(error: ClientError) -> Answer:
     status = error.response["ResponseMetadata"]["HTTPStatusCode"]
     code = error.response["Error"]["Code"]
     # For a response without a body, boto3 reports the status as the code.
-    return Answer(status, "" if code.isdecimal() else code)
+    storage_class = str(error.response["Error"].get("StorageClass", ""))
+    return Answer(status, "" if code.isdecimal() else code, storage_class)
 
 
 def explain(error: BotoCoreError | ClientError, place: Subject) -> BlockError:

@@ -35,6 +35,7 @@ from lakebed.block.drivers.cloud.streams import MeasuredChunks, delayed_by_one
 from lakebed.block.drivers.s3.errors import answer_of, explain, explained
 from lakebed.block.drivers.s3.wire import SignedRequests
 from lakebed.block.errors import (
+    Archived,
     BlockError,
     Forbidden,
     InvalidAddress,
@@ -160,6 +161,8 @@ class S3BlockStore(CloudBlockStore):
         try:
             with explained(destination):
                 self._copy_content(info, destination)
+        except Archived as error:
+            raise Archived(source, error.why) from error
         except ObjectNotFound as error:
             if info.size > _COPY_BYTES_MAX:
                 # A retried completion after a lost reply does not find the upload.
