@@ -253,7 +253,7 @@ def ask_the_candidate_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         HookGuard,
         "_gates",
-        lambda self, where, event_type: gates(self, replace(where, head=None), event_type),
+        lambda self, where, *event: gates(self, replace(where, head=None), *event),
     )
 
 

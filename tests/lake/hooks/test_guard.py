@@ -82,6 +82,7 @@ def test_a_hook_is_told_of_a_commit_that_it_can_read(lake: HookLake) -> None:
     assert (event.commit_message, event.committer, event.username) == ("why", "ann", "bea")
     assert event.commit_metadata == {"k": "v"}
     assert event.repository_uid == lake.repository.unique_id
+    assert event.storage_namespace == "mem://lake/x"
     assert event.commit.parents == made.parents
 
 
@@ -102,7 +103,12 @@ def test_a_file_that_cannot_be_used_refuses_the_operation_by_name(
     with pytest.raises(Refused, match=r"action file _lakefs_actions/bad\.yaml: .+"):
         lake.commit()
     assert lake.head() == before
-    assert not list(lake.actions.runs.list(LAKE))
+    (found,) = lake.actions.runs.list(LAKE, branch=MAIN)
+    assert (found.event_type, found.passed) == ("prepare-commit", False)
+    (hook,) = lake.actions.runs.hooks(LAKE, found.id)
+    assert (hook.action, hook.passed) == ("_lakefs_actions/bad.yaml", False)
+    output = lake.actions.runs.output(LAKE, found.id, hook.id)
+    assert output.startswith(b"action file _lakefs_actions/bad.yaml: ")
 
 
 def test_files_in_folders_below_are_not_action_files(lake: HookLake) -> None:

@@ -66,7 +66,7 @@ def test_the_variables_of_a_script(monkeypatch: pytest.MonkeyPatch) -> None:
         ("\x1bLua", "attempt to load a binary chunk"),
         ('require("aws")', "package aws is not available"),
         ('require("lakefs/catalogexport/hive")', "is not available"),
-        ('require("socket")', "unknown package socket: use one of crypto/hmac"),
+        ('require("socket")', "unknown package socket: use one of crypto/aes"),
         ('require("net/http")', "enable it by hooks.lua.net_http_enabled"),
         ('require("lakefs").get_object("repo")', '[string "lua"]:1: bad argument #2: a string'),
         ('require("encoding/json").unmarshal("{")', "invalid JSON"),
@@ -208,7 +208,11 @@ def test_the_packages() -> None:
         time.sleep(1)
         local url = require("net/url").parse("https://u:p@h.example:8/a%20b?c=d#e")
         assert(url.host == "h.example:8" and url.path == "/a b")
-        assert(url.scheme == "https" and url.query == "c=d")
+        assert(url.scheme == "https" and url.query == "c=d" and url.fragment == "e")
+        local aes, key = require("crypto/aes"), ("k"):rep(32)
+        assert(aes.decryptCBC(key, aes.encryptCBC(key, "\0x")) == "\0x")
+        local uuid, prefix = require("encoding/z85enc").decode_uuid("ab/^-aqEGdPHXy^cS(Lrs*")
+        assert(uuid == "d92a912f-7dff-ce89-b8d8-9762eb1650f3" and prefix == "ab")
         local _, content = require("lakefs").get_object("r", "m", "p")
         local schema = require("encoding/parquet").get_schema(content)
         local seen = {}
@@ -230,7 +234,6 @@ def test_the_packages() -> None:
         "while true do end",
         "local function go() pcall(go) end while true do pcall(go) end",
         'require("time").sleep(3600e9)',
-        'require("regexp").match("(a+)+$", ("a"):rep(60) .. "b")',
         "while true do print(('x'):rep(100000)) end",
         'while true do pcall(require("lakefs").stat_object, "r", "m", "p") end',
     ],

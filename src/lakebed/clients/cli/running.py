@@ -16,7 +16,9 @@ from lakebed.clients.cli.errors import FAILED, INTERRUPTED, exit_code
 from lakebed.clients.cli.output import printable
 from lakebed.clients.cli.uris import forget_base_uri
 
-SERVER_PACKAGES: Final = frozenset({"awscrt", "cryptography", "falcon", "httptools", "jwt", "lupa"})
+SERVER_PACKAGES: Final = frozenset(
+    {"awscrt", "cryptography", "falcon", "httptools", "jwt", "lupa", "re2"}
+)
 """Packages of the server, optional for the command line."""
 
 

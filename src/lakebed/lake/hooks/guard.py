@@ -284,7 +284,7 @@ class HookGuard(Hooks):
         """
         if current_actor().skips_hooks:
             return self._skip(scope, event_type, new_run)
-        gates = self._gates(scope, event_type)
+        gates = self._gates(scope, event_type, new_run)
         if gates and number > PROPOSALS_MAX:
             raise Refused(
                 f"branch {scope.branch} changed {PROPOSALS_MAX} times while {event_type} hooks ran:"
@@ -296,15 +296,15 @@ class HookGuard(Hooks):
         return run_id
 
     def _gates(
-        self, scope: "_Scope", event_type: EventType
+        self, scope: "_Scope", event_type: EventType, new_run: NewRun
     ) -> list[tuple["_Scope", list[ActionFile]]]:
         """Return the action files that judge an event, grouped by source."""
-        own = self._actions(scope, event_type)
+        own = self._actions(scope, event_type, new_run)
         gates: list[tuple[_Scope, list[ActionFile]]] = []
         head = scope.head if scope.repository.strict_hooks else None
         if head is not None and head.metarange_id != scope.metarange_id:
             there = replace(scope, metarange_id=head.metarange_id, script_ref=head.id, head=None)
-            of_head = self._actions(there, event_type, advice=_REPAIR)
+            of_head = self._actions(there, event_type, new_run, advice=_REPAIR)
             if of_head:
                 equal = self._parts.reader.have_equal_scripts
                 ids = scope.metarange_id, there.metarange_id
@@ -356,12 +356,12 @@ class HookGuard(Hooks):
         return run_id
 
     def _prepare(self, scope: "_Scope", event_type: EventType, new_run: NewRun) -> RunID | None:
-        if not self._actions(scope, event_type):
+        if not self._actions(scope, event_type, new_run):
             return None
         return self._parts.runs.prepare(scope.repository, scope.complete(new_run(), event_type))
 
     def _actions(
-        self, scope: "_Scope", event_type: EventType, advice: str = ""
+        self, scope: "_Scope", event_type: EventType, new_run: NewRun, advice: str = ""
     ) -> list[ActionFile]:
         if scope.repository.read_only:
             return []
@@ -370,6 +370,9 @@ class HookGuard(Hooks):
         except InvalidAction as error:
             if current_actor().skips_hooks and (event_type.is_creation or event_type.is_deletion):
                 return []  # otherwise a ref to a commit with such a file could never be deleted
+            run = scope.complete(new_run(), event_type)
+            self._parts.runs.record_invalid(scope.repository, run, error)
+            HOOK_RUNS.labels(event_type, "failure").inc()
             by = f"{event_type} hooks, which cannot run: {error}"
             raise Refused(f"{event_type}: {error}{advice}", by=by) from error
         return select(actions, event_type, scope.branch) if actions else []

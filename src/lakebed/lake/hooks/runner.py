@@ -264,7 +264,7 @@ class Runner:
             event_time=to_datetime(run.created_us),
             repository_id=repository.id,
             repository_uid=repository.unique_id,
-            storage_namespace=str(repository.namespace),
+            storage_namespace=str(repository.namespace).removesuffix("/"),
             source_ref=run.source_ref,
             script_ref=run.script_ref,
             username=run.username,

@@ -25,7 +25,7 @@ from lakebed.formats.layout import hook_log_folder
 from lakebed.kv import ABSENT, PredicateFailed, Store
 from lakebed.kv.records import Record, Records
 from lakebed.lake.hooks import records_pb2 as pb
-from lakebed.lake.hooks.errors import RunNotFound
+from lakebed.lake.hooks.errors import InvalidAction, RunNotFound
 from lakebed.lake.hooks.events import EventType
 from lakebed.lake.hooks.keys import (
     RUN_HOOKS,
@@ -43,6 +43,8 @@ from lakebed.lake.hooks.keys import (
 from lakebed.lake.keys import copy_of
 
 _TRIES: Final = 10
+_INVALID_FILE: Final = "0000_0000"
+"""Id of the hook that stands for an invalid action file."""
 
 Edit = Callable[[pb.Run], None]
 """Changes a record; must be idempotent."""
@@ -121,10 +123,22 @@ class Runs:
 
     def record_skipped(self, repository: Repository, run: pb.Run) -> RunID:
         """Record a run whose hooks were skipped."""
-        skipped = copy_of(run)
-        skipped.state, skipped.passed, skipped.is_skipped = pb.RUN_STATE_DONE, True, True
-        skipped.started_us = skipped.ended_us = skipped.updated_us = now_us(self._runtime)
-        return RunID(self._add(repository, skipped).name.decode())
+        run = copy_of(run)
+        run.passed = run.is_skipped = True
+        return self._add_ended(repository, run)
+
+    def record_invalid(self, repository: Repository, run: pb.Run, error: InvalidAction) -> RunID:
+        """Record a failed run with an invalid action file as its only hook."""
+        run_id, at = self._add_ended(repository, copy_of(run)), now_us(self._runtime)
+        hook = pb.HookRun(action=error.path, hook_id="(invalid)", started_us=at, ended_us=at)
+        self.record_hook(repository, run_id, _INVALID_FILE, hook)
+        self.write_log(repository, run_id, _INVALID_FILE, f"{error}\n".encode())
+        return run_id
+
+    def _add_ended(self, repository: Repository, run: pb.Run) -> RunID:
+        run.state = pb.RUN_STATE_DONE
+        run.started_us = run.ended_us = run.updated_us = now_us(self._runtime)
+        return RunID(self._add(repository, run).name.decode())
 
     def prepare(self, repository: Repository, run: pb.Run) -> RunID:
         """Record a run to be started once the operation that follows has taken effect."""

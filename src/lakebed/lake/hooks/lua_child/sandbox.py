@@ -64,6 +64,7 @@ Functions = dict[str, Callable[..., object]]
 
 _SERVER: Final = "lakebed.lake.hooks.lua_child.library.server"
 _LIBRARIES: Final = {
+    "crypto/aes": "lakebed.lake.hooks.lua_child.library.aes:AES",
     "crypto/hmac": "lakebed.lake.hooks.lua_child.library.encoding:HMAC",
     "crypto/sha256": "lakebed.lake.hooks.lua_child.library.encoding:SHA256",
     "encoding/base64": "lakebed.lake.hooks.lua_child.library.encoding:BASE64",
@@ -71,7 +72,8 @@ _LIBRARIES: Final = {
     "encoding/json": "lakebed.lake.hooks.lua_child.library.documents:JSON",
     "encoding/parquet": "lakebed.lake.hooks.lua_child.library.documents:PARQUET",
     "encoding/yaml": "lakebed.lake.hooks.lua_child.library.documents:YAML",
-    "net/url": "lakebed.lake.hooks.lua_child.library.texts:URL",
+    "encoding/z85enc": "lakebed.lake.hooks.lua_child.library.encoding:Z85",
+    "net/url": "lakebed.lake.hooks.lua_child.library.urls:URL",
     "path": "lakebed.lake.hooks.lua_child.library.texts:PATH",
     "regexp": "lakebed.lake.hooks.lua_child.library.texts:REGEXP",
     "strings": "lakebed.lake.hooks.lua_child.library.texts:STRINGS",

@@ -2,7 +2,7 @@
 
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime, timedelta, timezone, tzinfo
 from typing import Final
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
@@ -18,75 +18,113 @@ _MONTHS: Final = (
 )
 _DAYS: Final = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 _HALF_DAY: Final = 12
+_UNITS: Final = (timedelta(hours=1), timedelta(minutes=1), timedelta(seconds=1))
 _PIVOT_YEAR: Final = 69  # as in POSIX
 
 
-def _offset(moment: datetime, separator: str, *, utc: str = "") -> str:
+def _offset(moment: datetime, form: str) -> str:
     offset = moment.utcoffset() or timedelta()
-    if utc and not offset:
-        return utc
-    minutes = int(abs(offset).total_seconds()) // 60
+    if form[0] == "Z" and not offset:
+        return "Z"
+    seconds = int(abs(offset).total_seconds())
+    parts = iter((seconds // 3600, seconds // 60 % 60, seconds % 60))
     sign = "-" if offset < timedelta() else "+"
-    return f"{sign}{minutes // 60:02}{separator}{minutes % 60:02}"
+    return sign + re.sub(r"\d\d", lambda _: f"{next(parts):02}", form[1:])
+
+
+def _offset_part(form: str) -> "_Part":
+    pattern = ("Z|" if form[0] == "Z" else "") + "[+-]" + re.sub(r"\d\d", r"\\d\\d", form[1:])
+    return lambda at: _offset(at, form), pattern, "offset"
+
+
+def _any_of(names: Iterable[str]) -> str:
+    return f"(?i:{'|'.join(names)})"
 
 
 _Part = tuple[Callable[[datetime], str], str, str]
 """A layout element: its formatter, the pattern that parses it, and the name of its value."""
 _PARTS: Final[dict[str, _Part]] = {
-    "January": (lambda at: _MONTHS[at.month - 1], "|".join(_MONTHS), "month_name"),
-    "Jan": (lambda at: _MONTHS[at.month - 1][:3], "|".join(x[:3] for x in _MONTHS), "month_name"),
-    "Monday": (lambda at: _DAYS[at.weekday()], "|".join(_DAYS), ""),
-    "Mon": (lambda at: _DAYS[at.weekday()][:3], "|".join(x[:3] for x in _DAYS), ""),
-    "MST": (lambda at: at.tzname() or "UTC", "[A-Z]{3,5}", ""),
+    "January": (lambda at: _MONTHS[at.month - 1], _any_of(_MONTHS), "month_name"),
+    "Jan": (lambda at: _MONTHS[at.month - 1][:3], _any_of(x[:3] for x in _MONTHS), "month_name"),
+    "Monday": (lambda at: _DAYS[at.weekday()], _any_of(_DAYS), ""),
+    "Mon": (lambda at: _DAYS[at.weekday()][:3], _any_of(x[:3] for x in _DAYS), ""),
+    "MST": (lambda at: at.tzname() or "UTC", r"[A-Z]{3,5}(?:[+-]\d{1,2})?", ""),
     "2006": (lambda at: f"{at.year:04}", r"\d{4}", "year"),
-    "Z07:00": (lambda at: _offset(at, ":", utc="Z"), r"Z|[+-]\d\d:\d\d", "offset"),
-    "-07:00": (lambda at: _offset(at, ":"), r"[+-]\d\d:\d\d", "offset"),
-    "Z0700": (lambda at: _offset(at, "", utc="Z"), r"Z|[+-]\d{4}", "offset"),
-    "-0700": (lambda at: _offset(at, ""), r"[+-]\d{4}", "offset"),
-    "-07": (lambda at: _offset(at, "")[:3], r"[+-]\d\d", "offset"),
+    "002": (lambda at: f"{at:%j}", r"\d{3}", "day_of_year"),
+    "__2": (lambda at: f"{int(f'{at:%j}'):3}", r" {0,2}\d{1,3}", "day_of_year"),
     "01": (lambda at: f"{at.month:02}", r"\d\d", "month"),
     "02": (lambda at: f"{at.day:02}", r"\d\d", "day"),
-    "03": (lambda at: f"{at.hour % 12 or 12:02}", r"\d\d", "hour"),
+    "03": (lambda at: f"{at.hour % 12 or 12:02}", r"0\d|1[0-2]", "hour"),
     "04": (lambda at: f"{at.minute:02}", r"\d\d", "minute"),
     "05": (lambda at: f"{at.second:02}", r"\d\d", "second"),
     "06": (lambda at: f"{at.year % 100:02}", r"\d\d", "short_year"),
-    "15": (lambda at: f"{at.hour:02}", r"\d\d", "hour"),
+    "15": (lambda at: f"{at.hour:02}", r"\d{1,2}", "hour"),
     "PM": (lambda at: "PM" if at.hour >= _HALF_DAY else "AM", "AM|PM", "half"),
     "pm": (lambda at: "pm" if at.hour >= _HALF_DAY else "am", "am|pm", "half"),
     "_2": (lambda at: f"{at.day:2}", r" ?\d{1,2}", "day"),
     "1": (lambda at: str(at.month), r"\d{1,2}", "month"),
     "2": (lambda at: str(at.day), r"\d{1,2}", "day"),
-    "3": (lambda at: str(at.hour % 12 or 12), r"\d{1,2}", "hour"),
+    "3": (lambda at: str(at.hour % 12 or 12), r"0?\d|1[0-2]", "hour"),
     "4": (lambda at: str(at.minute), r"\d{1,2}", "minute"),
     "5": (lambda at: str(at.second), r"\d{1,2}", "second"),
+} | {
+    sign + form: _offset_part(sign + form)
+    for sign in "Z-"
+    for form in ("070000", "07:00:00", "07:00", "0700", "07")
 }
-_LAYOUT: Final = re.compile("|".join(map(re.escape, _PARTS)))
+_FRACTION: Final = r"[.,](?:0+|9+)(?!\d)"
+_NOT_BEFORE: Final = {"Jan": "(?![a-z])", "Mon": "(?![a-z])", "_2": "(?!006)"}
+_LAYOUT: Final = re.compile(
+    "|".join(
+        re.escape(part) + _NOT_BEFORE.get(part, "")
+        for part in sorted(_PARTS, key=len, reverse=True)
+    )
+    + f"|{_FRACTION}"
+)
+
+
+def _part(written: str) -> _Part:
+    if written in _PARTS:
+        return _PARTS[written]
+    # As in lakeFS, a formatted time is in whole seconds.
+    if written[1] == "0":
+        return lambda _: written[:10], rf"[.,]\d{{{len(written) - 1}}}", "fraction"
+    return lambda _: "", r"(?:[.,]\d+)?", "fraction"
 
 
 def format_moment(moment: datetime, layout: str) -> str:
     """Format a time by a Go layout."""
-    return _LAYOUT.sub(lambda found: _PARTS[found[0]][0](moment), layout)
+    return _LAYOUT.sub(lambda found: _part(found[0])[0](moment), layout)
 
 
-def parse_moment(layout: str, value: str) -> datetime:
+def _literal(written: str) -> str:
+    return re.sub(r"(?:\\ )+", " +", re.escape(written))
+
+
+def parse_time(layout: str, value: str) -> int:
     """Parse a time by a Go layout; without a zone, in UTC. Raise `CallFailed` on a mismatch."""
     names: list[str] = []
     expression = ""
     end = 0
+    has_fraction = re.search(_FRACTION, layout) is not None
     for found in _LAYOUT.finditer(layout):
-        _, part, name = _PARTS[found[0]]
-        expression += re.escape(layout[end : found.start()]) + f"({part})"
+        _, part, name = _part(found[0])
+        expression += _literal(layout[end : found.start()]) + f"({part})"
         names.append(name)
-        # As in Go, seconds may have a fraction without one in the layout.
-        expression += r"(?:[.,]\d{1,9})?" if name == "second" else ""
+        if name == "second" and not has_fraction:
+            # As in Go, seconds may have a fraction without one in the layout.
+            expression += r"([.,]\d+)?"
+            names.append("fraction")
         end = found.end()
-    read = re.fullmatch(expression + re.escape(layout[end:]), value)
+    read = re.fullmatch(expression + _literal(layout[end:]), value, re.ASCII)
     if read is None:
         raise CallFailed(f"{value!r} does not match the layout {layout!r}")
+    parts = dict(zip(names, read.groups(""), strict=True))
     try:
-        return _assemble(dict(zip(names, read.groups(), strict=True)))
-    except ValueError as error:
+        seconds = int((_assemble(parts) - _EPOCH).total_seconds())
+    except (ValueError, OverflowError) as error:
         raise CallFailed(f"{value!r} is not a time: {error}") from error
+    return seconds * _SECOND + int(parts.get("fraction", "")[1:10].ljust(9, "0"))
 
 
 def _assemble(read: dict[str, str]) -> datetime:
@@ -96,11 +134,17 @@ def _assemble(read: dict[str, str]) -> datetime:
     year = int(read.get("year", "0")) or _full_year(read.get("short_year", "01"))
     month = int(read.get("month", "1"))
     if "month_name" in read:
-        month = 1 + [name[:3] for name in _MONTHS].index(read["month_name"][:3])
-    return datetime(
-        *(year, month, int(read.get("day", "1")), hour),
-        *(int(read.get("minute", "0")), int(read.get("second", "0"))),
-        tzinfo=_read_offset(read.get("offset", "Z")),
+        month = 1 + [name[:3] for name in _MONTHS].index(read["month_name"][:3].title())
+    date = datetime(year, month, int(read.get("day", "1")), tzinfo=_read_offset(read))
+    if "day_of_year" in read:
+        first = datetime(year, 1, 1, tzinfo=date.tzinfo)
+        counted = first + timedelta(days=int(read["day_of_year"]) - 1)
+        is_given = not {"day", "month", "month_name"}.isdisjoint(read)
+        if counted.year != year or (is_given and counted != date):
+            raise ValueError("the day of the year is not in the year, or not the day of the month")
+        date = counted
+    return date.replace(
+        hour=hour, minute=int(read.get("minute", "0")), second=int(read.get("second", "0"))
     )
 
 
@@ -109,11 +153,12 @@ def _full_year(short: str) -> int:
     return 1900 + year if year >= _PIVOT_YEAR else 2000 + year
 
 
-def _read_offset(written: str) -> tzinfo:
+def _read_offset(read: dict[str, str]) -> tzinfo:
+    written = read.get("offset", "Z")
     if written == "Z":
         return UTC
-    digits = written[1:].replace(":", "")
-    offset = timedelta(hours=int(digits[:2]), minutes=int(digits[2:] or "0"))
+    parts = map(int, re.findall(r"\d\d", written))
+    offset = sum((next(parts, 0) * unit for unit in _UNITS), timedelta())
     return timezone(-offset if written[0] == "-" else offset)
 
 
@@ -136,7 +181,7 @@ def _format_iso(nanoseconds: object, zone: object = None) -> str:
 
 def _parse(layout: object, value: object) -> int:
     written = text(layout).decode(errors="replace"), text(value, 2).decode(errors="replace")
-    return int((parse_moment(*written) - _EPOCH).total_seconds()) * _SECOND
+    return parse_time(*written)
 
 
 def _parse_iso(value: object) -> int:

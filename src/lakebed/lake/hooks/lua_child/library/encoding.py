@@ -1,4 +1,4 @@
-"""``crypto/hmac``, ``crypto/sha256``, ``encoding/base64``, ``encoding/hex`` and ``uuid``."""
+"""``crypto/hmac``, ``crypto/sha256``, ``uuid``, and the encodings of bytes."""
 
 import base64
 import binascii
@@ -9,6 +9,11 @@ from collections.abc import Callable
 from typing import Final
 
 from lakebed.lake.hooks.lua_child.values import CallFailed, text
+
+_Z85: Final = (
+    b"0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
+)
+_UUID_CHARACTERS: Final = 20
 
 
 def _sign(algorithm: str) -> Callable[[object, object], bytes]:
@@ -44,6 +49,20 @@ def _decode_hex(data: object) -> bytes:
         raise CallFailed(f"invalid hexadecimal: {error}") from error
 
 
+def _decode_uuid(data: object) -> tuple[str, bytes]:
+    """Return the UUID in the last 20 characters, and the prefix before them."""
+    given = text(data)
+    written = given[-_UUID_CHARACTERS:]
+    try:
+        digits = [_Z85.index(character) for character in written]
+        words = [sum(digits[at + i] * 85 ** (4 - i) for i in range(5)) for at in range(0, 20, 5)]
+        decoded = b"".join(word.to_bytes(4, "big") for word in words)
+    except (ValueError, IndexError, OverflowError) as error:
+        shown = written.decode(errors="replace")
+        raise CallFailed(f"{shown!r} is not a UUID in 20 characters of Z85") from error
+    return str(uuid.UUID(bytes=decoded)), given[:-_UUID_CHARACTERS]
+
+
 # lakeFS changed the spelling of some names; scripts use both.
 HMAC: Final = {
     "sign_sha256": _sign("sha256"),
@@ -61,4 +80,5 @@ BASE64: Final = {
     "urlDecode": _decode_base64_url,
 }
 HEX: Final = {"encode": lambda data: binascii.hexlify(text(data)), "decode": _decode_hex}
+Z85: Final = {"decode_uuid": _decode_uuid}
 UUID: Final = {"new": lambda: str(uuid.uuid4())}

@@ -1,12 +1,13 @@
-"""``strings``, ``path``, ``regexp`` and ``net/url``."""
+"""``strings``, ``path`` and ``regexp``."""
 
 import posixpath
-import re
-from collections.abc import Callable
-from typing import Final
-from urllib.parse import unquote_to_bytes, urlsplit
+from collections.abc import Callable, Iterator
+from itertools import islice
+from typing import Any, Final
 
-from lakebed.lake.hooks.lua_child.values import CallFailed, number, text
+import re2
+
+from lakebed.lake.hooks.lua_child.values import CallFailed, number, readable, text
 
 
 def _split(whole: object, separator: object) -> list[bytes]:
@@ -55,29 +56,28 @@ def _directory(path: object) -> bytes:
     return posixpath.normpath(posixpath.dirname(text(path)) or b".")
 
 
-def _compiled(pattern: object) -> re.Pattern[bytes]:
+def _compiled(pattern: object) -> Any:
     try:
-        return re.compile(text(pattern))
-    except (re.error, RecursionError) as error:
-        raise CallFailed(f"invalid regular expression: {error}") from error
+        return re2.compile(text(pattern))
+    except re2.error as error:
+        reason = readable(error.args[0])
+        raise CallFailed(f"invalid regular expression: {reason}") from error
 
 
 def _compile(pattern: object) -> dict[str, Callable[..., object]]:
     compiled = _compiled(pattern)
 
     def find(whole: object) -> bytes:
-        found = compiled.search(text(whole))
-        return found[0] if found else b""
+        return next((found[0] for found in _found(compiled, text(whole))), b"")
 
     def find_all(whole: object, count: object = -1) -> list[bytes]:
-        return [found[0] for found in _first(compiled, text(whole), count)]
+        return [found[0] for found in _found(compiled, text(whole), count)]
 
     def find_submatch(whole: object) -> list[bytes]:
-        found = compiled.search(text(whole))
-        return _groups(found) if found else []
+        return next(map(_groups, _found(compiled, text(whole))), [])
 
     def find_all_submatch(whole: object, count: object = -1) -> list[list[bytes]]:
-        return [_groups(found) for found in _first(compiled, text(whole), count)]
+        return [_groups(found) for found in _found(compiled, text(whole), count)]
 
     return {
         "find": find,
@@ -87,24 +87,23 @@ def _compile(pattern: object) -> dict[str, Callable[..., object]]:
     }
 
 
-def _first(compiled: re.Pattern[bytes], whole: bytes, count: object) -> list[re.Match[bytes]]:
+def _found(compiled: Any, whole: bytes, count: object = -1) -> Iterator[Any]:
     most = int(number(count, 2))
-    found = list(compiled.finditer(whole))
-    return found if most < 0 else found[:most]
+    return islice(_matches(compiled, whole), most if most >= 0 else None)
 
 
-def _groups(found: re.Match[bytes]) -> list[bytes]:
-    return [found[0], *(each or b"" for each in found.groups())]
+def _matches(compiled: Any, whole: bytes) -> Iterator[Any]:
+    """Yield the matches that Go finds: no empty one after another match or inside a character."""
+    end = -1
+    for found in compiled.finditer(whole):
+        start, previous, end = found.start(), end, found.end()
+        is_inside = b"\x80" <= whole[start : start + 1] < b"\xc0"  # of a character in UTF-8
+        if start < end or not (start == previous or is_inside):
+            yield found
 
 
-def _parse_url(url: object) -> dict[str, object]:
-    try:
-        parts = urlsplit(text(url).decode())
-    except ValueError as error:
-        raise CallFailed(f"invalid URL: {error}") from error
-    host = parts.netloc.rpartition("@")[2]
-    path = unquote_to_bytes(parts.path)
-    return {"host": host, "path": path, "scheme": parts.scheme, "query": parts.query}
+def _groups(found: Any) -> list[bytes]:
+    return [found[0], *found.groups(default=b"")]
 
 
 STRINGS: Final = {
@@ -124,7 +123,6 @@ PATH: Final = {
 }
 REGEXP: Final = {
     "match": lambda pattern, whole: _compiled(pattern).search(text(whole, 2)) is not None,
-    "quote_meta": lambda whole: re.sub(rb"[\\.+*?()|\[\]{}^$]", rb"\\\g<0>", text(whole)),
+    "quote_meta": lambda whole: re2.sub(rb"[\\.+*?()|\[\]{}^$]", rb"\\\g<0>", text(whole)),
     "compile": _compile,
 }
-URL: Final = {"parse": _parse_url}
