@@ -83,6 +83,8 @@ def test_a_revert_of_a_merge_needs_one_of_its_parents(engine: Engine) -> None:
     commit(engine, MAIN, a="a")
     commit(engine, DEV, b="b")
     merged = HeadChanges(engine).merge(LAKE, DEV, MAIN, MergeRequest(committer="", message=""))
+    with pytest.raises(Invalid, match="is the first of its history"):
+        HeadChanges(engine).revert(LAKE, MAIN, f"{merged.id}~2", REQUEST)
     with pytest.raises(ParentNumberMissing, match="is a merge of 2 parents"):
         HeadChanges(engine).revert(LAKE, MAIN, merged.id, REQUEST)
     with pytest.raises(Invalid, match="has no parent number 3: it has 2"):

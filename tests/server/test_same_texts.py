@@ -6,9 +6,9 @@ Exceptions, each for a reason:
   one text is `detail` then.
 - S3: `Message` is S3's where the code has a fixed one (`ErrorCode`); the one text is `Detail` then.
 - S3 alone: errors of its protocol, such as signatures and malformed XML, have texts of their own.
-- Command line: `lakebed: ` before each line and the status after the text, in parentheses; no empty
-  lines or indents. Conflicts are listed, and a failed import is named, before the text. URIs and
-  options are refused before a request.
+- Command line: `lakebed: ` before each line, and after the text the status and the command that
+  lists the existing names, in parentheses; no empty lines or indents. Conflicts are listed, and a
+  failed import is named, before the text. URIs and options are refused before a request.
 - HTTP client: names that would change the path of a request, such as `..`, are refused before it.
 - Embedded library: an error of the database or the storage is shown in full, with hosts and folders
   that a server only logs (`public_message`).
@@ -153,7 +153,7 @@ def world(
         assert running.run(cli.app, list(arguments)) != 0
         lines = capfd.readouterr().err.splitlines()
         said = [line.removeprefix("lakebed: ") for line in lines if line.startswith("lakebed: ")]
-        return re.sub(r" \(\d{3}\)$", "", "\n".join(said))
+        return re.sub(r" \(\d{3}\)(?: \(see `[^`]*`\))?$", "", "\n".join(said))
 
     (tmp_path / "file").write_text("x")
     with (

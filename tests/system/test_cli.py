@@ -130,7 +130,9 @@ def test_branches(run: CommandLine, repo: str, files: Files) -> None:
     run("branch", "delete", f"{repo}/b")
     assert [item["id"] for item in run.json("branch", "list", repo)] == ["a", "main"]
     assert "(403)" in run.error("branch", "delete", f"{repo}/main")
-    assert "(404)" in run.error("branch", "show", f"{repo}/b")
+    assert run.error("branch", "show", f"{repo}/b") == (
+        "branch not found: b (404) (see `lakebed branch list`)"
+    )
 
 
 def test_resets(run: CommandLine, repo: str, files: Files) -> None:

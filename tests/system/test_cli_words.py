@@ -72,6 +72,8 @@ def test_what_is_not_there_is_not_said_to_be_removed(
             f"no object {main}/{path}: nothing was removed"
         )
     assert run.error("fs", "rm", "-r", f"{main}/nothing") == f"no objects below {main}/nothing"
+    code, printed, said = run.result("fs", "ls", f"{main}/nothing")
+    assert (code, printed, said.strip()) == (0, "", f"no objects below {main}/nothing")
     run("fs", "rm", "-r", "-C", "4", f"{main}/a")
     assert [item["path"] for item in run.json("fs", "ls", "-r", f"{main}/")] == ["a-b"]
 

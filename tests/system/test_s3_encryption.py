@@ -214,6 +214,22 @@ def test_answers_show_the_configured_encryption(lake: Door) -> None:
         assert not any(name.startswith("x-amz-meta") for name in answer.headers)
 
 
+@pytest.mark.parametrize(
+    ("lake", "expected"),
+    [(None, []), (AES, ["AES256"]), (OURS, ["aws:kms", KEY])],
+    indirect=["lake"],
+)
+def test_a_client_can_query_the_configured_encryption(lake: Door, expected: list[str]) -> None:
+    answer = lake.ask("GET", f"/{REPOSITORY}?encryption")
+    if not expected:
+        assert answer.code == "ServerSideEncryptionConfigurationNotFoundError"
+        return
+    default = "{*}Rule/{*}ApplyServerSideEncryptionByDefault/{*}"
+    found = ET.fromstring(answer.body)
+    assert [each.text for each in found.findall(f"{default}SSEAlgorithm")] == expected[:1]
+    assert [each.text for each in found.findall(f"{default}KMSMasterKeyID")] == expected[1:]
+
+
 @pytest.mark.parametrize("lake", [OURS], indirect=True)
 @pytest.mark.parametrize(
     ("header", "value"),
@@ -230,6 +246,9 @@ def test_a_request_for_another_encryption_is_refused(lake: Door, header: str, va
     target = f"/{REPOSITORY}/main/a"
     answer = lake.ask("PUT", target, b"data", headers={header: value})
     assert (answer.status, answer.code) == (501, "NotImplemented")
+    accepted = {HEADER: "aws:kms", KEY_HEADER: "the configured one"}.get(header)
+    said = f'must be {accepted}, or left out; "{value}" is' if accepted else "is not supported; "
+    assert f"the header {header} {said}" in ET.fromstring(answer.body).findtext("Detail", "")
     assert KEY.encode() not in answer.body  # requests are refused before they are authenticated
     assert lake.ask("HEAD", target).status == 404
 

@@ -44,27 +44,27 @@ def inside(
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
-        (["nonsense"], 2, "No such command 'nonsense'. (see `lakebed --help`)"),
-        (["rep"], 2, "No such command 'rep'. Did you mean 'repo'? (see `lakebed --help`)"),
+        (["nonsense"], 2, "no such command 'nonsense' (see `lakebed --help`)"),
+        (["rep"], 2, "no such command 'rep': did you mean 'repo'? (see `lakebed --help`)"),
         (
             ["repo", "list", "--nonsense"],
             2,
-            "No such option: --nonsense (see `lakebed repo list --help`)",
+            "no such option: --nonsense (see `lakebed repo list --help`)",
         ),
         (
             ["repo", "list", "surplus"],
             2,
-            "Got unexpected extra argument(s) (surplus) (see `lakebed repo list --help`)",
+            "got unexpected extra argument(s) (surplus) (see `lakebed repo list --help`)",
         ),
         (
             ["repo", "create", "lakefs://repo"],
             2,
-            "Missing argument 'NAMESPACE'. (see `lakebed repo create --help`)",
+            "missing argument 'NAMESPACE' (see `lakebed repo create --help`)",
         ),
         (
             ["commit", "lakefs://repo/main"],
             2,
-            "Missing option '--message' / '-m'. (see `lakebed commit --help`)",
+            "missing option '--message' / '-m' (see `lakebed commit --help`)",
         ),
         (
             ["branch", "list", "repo"],

@@ -171,6 +171,28 @@ def test_a_message_says_what_was_wrong(
     assert "b'" not in said
 
 
+@pytest.mark.parametrize(
+    ("method", "query", "headers"),
+    [
+        ("PUT", "", {}),
+        ("PUT", "", {"x-amz-copy-source": KEY}),
+        ("PUT", "?tagging", {}),
+        ("POST", "?uploads", {}),
+        ("DELETE", "", {}),
+    ],
+)
+def test_a_key_to_write_needs_a_path(
+    gate: Door, method: str, query: str, headers: dict[str, str]
+) -> None:
+    gate.ask("PUT", KEY, b"there")
+    body = b"<Tagging><TagSet/></Tagging>" if query == "?tagging" else b""
+    answer = gate.ask(method, f"{BUCKET}/hello.txt{query}", body, headers=headers)
+    assert (answer.status, answer.code) == (400, "InvalidArgument")
+    document = ET.fromstring(answer.body)
+    said = document.findtext("Detail") or document.findtext("Message")
+    assert said == 'the key "hello.txt" must be <branch>/<path of an object>'
+
+
 def test_an_empty_marker_lists_all_parts(gate: Door) -> None:
     created = gate.ask("POST", f"{KEY}?uploads").body.decode()
     upload_id = created.partition("<UploadId>")[2].partition("<")[0]

@@ -33,6 +33,7 @@ def routed(method: str, url: str, **headers: str) -> S3Route:
         ("GET", "/repo/?list-type=2&prefix=main/", S3Operation.LIST_OBJECTS_V2),
         ("GET", "/repo?uploads", S3Operation.LIST_MULTIPART_UPLOADS),
         ("GET", "/repo?accelerate", S3Operation.GET_BUCKET_ACCELERATE),
+        ("GET", "/repo?encryption", S3Operation.GET_BUCKET_ENCRYPTION),
         ("GET", "/repo?logging", S3Operation.GET_BUCKET_LOGGING),
         ("GET", "/repo?notification", S3Operation.GET_BUCKET_NOTIFICATION),
         ("GET", "/repo?requestPayment", S3Operation.GET_BUCKET_REQUEST_PAYMENT),

@@ -64,6 +64,24 @@ _WRONG_CALLS: Final = frozenset(
 )
 
 
+_LISTS: Final = {
+    "repository_not_found": "repo list",
+    "branch_not_found": "branch list",
+    "tag_not_found": "tag list",
+    "ref_not_found": "branch list",
+    "commit_not_found": "log",
+    "entry_not_found": "fs ls",
+    "pull_request_not_found": "pr list",
+}
+"""Commands that list the existing names, by kind of error."""
+
+
+def explained(error: LakebedError) -> str:
+    """Return the text of an error, for a missing name with the command to list the names."""
+    listing = _LISTS.get(getattr(error, "body", error).kind)
+    return f"{error} (see `lakebed {listing}`)" if listing else str(error)
+
+
 def exit_code(error: LakebedError) -> int:
     """Return the exit code for an error."""
     return CALLED_WRONGLY if error.kind in _WRONG_CALLS else FAILED

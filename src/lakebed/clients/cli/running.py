@@ -2,6 +2,7 @@
 
 import io
 import os
+import re
 import sys
 import traceback
 from contextlib import suppress
@@ -12,7 +13,7 @@ import typer
 from typer.main import get_command
 
 from lakebed.base.errors import LakebedError, MissingExtraError
-from lakebed.clients.cli.errors import FAILED, INTERRUPTED, exit_code
+from lakebed.clients.cli.errors import FAILED, INTERRUPTED, exit_code, explained
 from lakebed.clients.cli.output import printable
 from lakebed.clients.cli.uris import forget_base_uri
 
@@ -56,11 +57,13 @@ def _explained(error: Exception) -> tuple[str, int]:
     if isinstance(error, typer.TyperException):
         context = getattr(error, "ctx", None)
         hint = f" (see `{context.command_path} --help`)" if context else ""
-        return " ".join(f"{error.format_message()}{hint}".split()), error.exit_code
+        said = " ".join(error.format_message().split()).removesuffix(".")
+        said = re.sub(r"(?<=')\. ([A-Z])", lambda start: f": {start[1].lower()}", said)
+        return f"{said[:1].lower()}{said[1:]}{hint}", error.exit_code
     if isinstance(error, ModuleNotFoundError) and error.name in SERVER_PACKAGES:
         error = MissingExtraError("the server", "server")
     if isinstance(error, LakebedError):
-        return str(error), exit_code(error)
+        return explained(error), exit_code(error)
     if isinstance(error, OSError):
         reason = error.strerror or str(error)
         return f"{error.filename}: {reason}" if error.filename else reason, FAILED

@@ -193,7 +193,10 @@ class Committer:
                 # The swap of the exact record judged proves that this still holds.
                 moved_on = self._publisher.trim(repository, current, tokens)
                 if moved_on is None:
-                    raise NoChanges(f"nothing to commit on {sealed.id}")
+                    raise NoChanges(
+                        f"nothing to commit on {sealed.id}: change objects first, or allow an"
+                        " empty commit (--allow-empty on the command line)"
+                    )
                 current = moved_on
                 continue
             proposal = self.propose(

@@ -340,6 +340,8 @@ class Merger:
         return self._builds.merge(request)
 
     def _parent(self, repository: Repository, commit: Commit, number: int | None) -> Commit:
+        if not commit.parents:
+            raise Invalid(f"commit {commit.id} is the first of its history: choose a later one")
         if number is None and len(commit.parents) == 1:
             number = 1
         if number is None:

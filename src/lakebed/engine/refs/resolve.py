@@ -222,9 +222,11 @@ class Resolver:
         for _ in range(times):
             parents = self._commits.get(repository, commit_id).parents
             if place > len(parents):
-                raise RefNotFound(
-                    f"{expression} (commit {commit_id} has {_counted(parents)}, not {place})"
-                )
+                count = f"{len(parents)} parent{'' if len(parents) == 1 else 's'}"
+                reason = f"commit {commit_id} has {count}, not {place}"
+                if not parents:
+                    reason = f"the history has fewer commits: {commit_id} is the first"
+                raise RefNotFound(f"{expression} ({reason})")
             commit_id = parents[place - 1]
         return commit_id
 
@@ -263,10 +265,6 @@ def _parse(expression: str) -> tuple[str, tuple[tuple[str, int], ...], View]:
 
 
 _VIEWS: Final = {"": View.COMBINED, "@": View.COMMITTED, "$": View.STAGED}
-
-
-def _counted(parents: Sequence[CommitID]) -> str:
-    return f"{len(parents)} parent{'' if len(parents) == 1 else 's'}"
 
 
 _LOGGER: Final = logging.getLogger(__name__)

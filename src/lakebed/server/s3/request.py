@@ -77,7 +77,18 @@ class S3Request:
 
     @property
     def ref_path(self) -> RefPath:
-        return ref_path_of(self.route.key)
+        """The branch and path to write; the path is empty only for a branch as a folder.
+
+        Raises:
+            S3Error: `INVALID_ARGUMENT`: the key has no path. `KEY_TOO_LONG`.
+        """
+        found = ref_path_of(self.route.key)
+        if not found.path and not self.is_branch_itself:
+            raise S3Error(
+                ErrorCode.INVALID_ARGUMENT,
+                f'the key "{self.route.key}" must be <branch>/<path of an object>',
+            )
+        return found
 
     @property
     def version_id(self) -> str:

@@ -31,6 +31,7 @@ class S3Operation(Enum):
     GET_BUCKET_ACL = "GetBucketAcl"
     PUT_BUCKET_ACL = "PutBucketAcl"
     GET_BUCKET_ACCELERATE = "GetBucketAccelerateConfiguration"
+    GET_BUCKET_ENCRYPTION = "GetBucketEncryption"
     GET_BUCKET_LOGGING = "GetBucketLogging"
     GET_BUCKET_NOTIFICATION = "GetBucketNotificationConfiguration"
     GET_BUCKET_REQUEST_PAYMENT = "GetBucketRequestPayment"
@@ -79,6 +80,7 @@ _ON_BUCKET: Final[Mapping[tuple[str, str], S3Operation]] = {
     ("GET", ""): S3Operation.LIST_OBJECTS,
     ("GET", "accelerate"): S3Operation.GET_BUCKET_ACCELERATE,
     ("GET", "acl"): S3Operation.GET_BUCKET_ACL,
+    ("GET", "encryption"): S3Operation.GET_BUCKET_ENCRYPTION,
     ("GET", "location"): S3Operation.GET_BUCKET_LOCATION,
     ("GET", "logging"): S3Operation.GET_BUCKET_LOGGING,
     ("GET", "notification"): S3Operation.GET_BUCKET_NOTIFICATION,

@@ -8,12 +8,12 @@ effect, the stored object would differ from the requested one.
 from collections.abc import Mapping
 from typing import Final
 
+from lakebed.server.s3.encryption import ENCRYPTION_HEADER
 from lakebed.server.s3.environ import Environ, environ_key
 from lakebed.server.s3.errors import ErrorCode, S3Error
 
 _NOT_SET: Final[Mapping[str, ErrorCode]] = {
     "cors": ErrorCode.NO_SUCH_CORS,
-    "encryption": ErrorCode.NO_SUCH_ENCRYPTION,
     "lifecycle": ErrorCode.NO_SUCH_LIFECYCLE,
     "object-lock": ErrorCode.NO_SUCH_OBJECT_LOCK,
     "ownershipControls": ErrorCode.NO_SUCH_OWNERSHIP_CONTROLS,
@@ -123,16 +123,16 @@ def check_headers(environ: Environ, query: Mapping[str, str], satisfied: Mapping
         if key.startswith("HTTP_X_AMZ_"):
             name = key.removeprefix("HTTP_").replace("_", "-").lower()
             if satisfied.get(name) != value:
-                _check(name, value, in_query=False)
+                _check(name, value, satisfied, in_query=False)
     for parameter, value in query.items():
         name = parameter.lower()
         if not name.startswith(_PREFIX) or satisfied.get(name) == value:
             continue
         if environ.get(environ_key(name)) != value:
-            _check(name, value, in_query=True)
+            _check(name, value, satisfied, in_query=True)
 
 
-def _check(header: str, value: str, *, in_query: bool) -> None:
+def _check(header: str, value: str, satisfied: Mapping[str, str], *, in_query: bool) -> None:
     name = header.removeprefix(_PREFIX)
     if name in _SIGNATURE or name in _HARMLESS or name.startswith("checksum-"):
         return
@@ -143,8 +143,11 @@ def _check(header: str, value: str, *, in_query: bool) -> None:
         return
     place = "the parameter" if in_query else "the header"
     message = f"{place} {header[:100]} is not supported; leave it out"
-    if name in _VALUES:
-        accepted = " or ".join(sorted(_VALUES[name]))
+    accepted = " or ".join(sorted(_VALUES.get(name, ())))
+    if header in satisfied:
+        # The id of the configured key is not shown: the client is not authenticated yet.
+        accepted = satisfied[header] if header == ENCRYPTION_HEADER else "the configured one"
+    if accepted:
         message = (
             f'{place} {header} must be {accepted}, or left out; "{value[:100]}" is not supported'
         )

@@ -49,6 +49,7 @@ OPERATIONS: Final[Mapping[S3Operation, Handler]] = {
     S3Operation.GET_BUCKET_ACL: Handler(acl.get_of_bucket),
     S3Operation.PUT_BUCKET_ACL: Handler(acl.put_of_bucket),
     S3Operation.GET_BUCKET_ACCELERATE: Handler(probes.get_bucket_accelerate),
+    S3Operation.GET_BUCKET_ENCRYPTION: Handler(probes.get_bucket_encryption),
     S3Operation.GET_BUCKET_LOGGING: Handler(probes.get_bucket_logging),
     S3Operation.GET_BUCKET_NOTIFICATION: Handler(probes.get_bucket_notification),
     S3Operation.GET_BUCKET_REQUEST_PAYMENT: Handler(probes.get_bucket_request_payment),

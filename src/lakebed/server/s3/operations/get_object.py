@@ -27,7 +27,13 @@ from lakebed.server.s3.errors import ErrorCode, S3Error
 from lakebed.server.s3.metadata import metadata_headers
 from lakebed.server.s3.operations.upload_part import part_number
 from lakebed.server.s3.read_conditions import ConditionResult, evaluate, is_unchanged
-from lakebed.server.s3.request import VERSION_ID, S3Reply, S3Request, version_headers
+from lakebed.server.s3.request import (
+    VERSION_ID,
+    S3Reply,
+    S3Request,
+    ref_path_of,
+    version_headers,
+)
 
 AT_ONCE_BYTES_MAX: Final = 1 << 16
 """Smaller answers are sent as one piece, which costs the server less."""
@@ -114,7 +120,7 @@ def find_for(request: S3Request, action: Action) -> ObjectStats:
         RepositoryNotFound, EntryNotFound: The repository or object does not exist.
         InvalidVersion, VersionNotFound: The version does not exist.
     """
-    ref, path = request.ref_path
+    ref, path = ref_path_of(request.route.key)
     request.authorize_object(action, path)
     if not path:
         request.services.catalog.repositories.get(request.repository)

@@ -1,11 +1,12 @@
 """Queries of settings by which clients inspect a bucket before use.
 
-Repositories have none of these settings; the answers let clients continue.
+Repositories have few of these settings; the answers let clients continue.
 """
 
 from collections.abc import Callable
 
 from lakebed.auth import Action
+from lakebed.server.s3.errors import ErrorCode, S3Error
 from lakebed.server.s3.request import S3Reply, S3Request, xml
 from lakebed.server.s3.xml_writer import Markup, document, element
 
@@ -17,6 +18,21 @@ def get_bucket_location(request: S3Request) -> S3Reply:
     check_repository(request, Action.READ_REPOSITORY)
     region = request.services.settings.gateways.s3.region
     return xml(document("LocationConstraint", "" if region == _CLASSIC_REGION else region))
+
+
+def get_bucket_encryption(request: S3Request) -> S3Reply:
+    """GetBucketEncryption: the encryption configured for the storage."""
+    check_repository(request, Action.READ_REPOSITORY)
+    encryption = request.services.catalog.encryption
+    if encryption is None:
+        raise S3Error(ErrorCode.NO_SUCH_ENCRYPTION)
+    key = encryption.kms_key_id
+    default = element(
+        "ApplyServerSideEncryptionByDefault",
+        element("SSEAlgorithm", encryption.algorithm),
+        *([] if key is None else [element("KMSMasterKeyID", key)]),
+    )
+    return xml(document("ServerSideEncryptionConfiguration", element("Rule", default)))
 
 
 def not_set(root: str, *content: Markup) -> Callable[[S3Request], S3Reply]:

@@ -4,6 +4,7 @@ The server copies; if possible, only the reference: see docs/command-line.md.
 """
 
 import sys
+from itertools import chain, islice
 from typing import Annotated, Final
 
 import typer
@@ -71,7 +72,10 @@ def ls(
         return
     query = ListQuery(prefix=path.path, delimiter="" if recursive else "/")
     items = list_items(session.client.objects.list, path.repository, path.ref, query)
-    session.output.lines(items, _line, _COLUMNS)
+    first = list(islice(items, 1))
+    if not first and not session.output.as_json:
+        warn(f"no objects below {path}")  # exit code 0, as by lakectl
+    session.output.lines(chain(first, items), _line, _COLUMNS)
 
 
 def _line(item: ObjectStats) -> str:
