@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakebed.block import Address, ETag
+from lakebed.block import Address, Encryption, ETag
 from lakebed.formats.imported import CONTENT
 from lakebed.lake.checksums import ALGORITHMS, Checksum
 from lakebed.lake.entry_metadata import (
@@ -17,8 +17,10 @@ from lakebed.lake.entry_metadata import (
     content_of,
     for_checksum,
     for_content,
+    for_encryption,
     for_headers,
     for_parts,
+    has_encryption,
     headers_of,
     of_bytes,
     parts_of,
@@ -133,3 +135,12 @@ def test_invalid_etags_are_not_sent(etag: str) -> None:
     here = Address.parse("s3://lake/x")
     assert content_of(for_content(here, ETag(etag)), here) is None
     assert content_of({CONTENT: etag}, here) is None
+
+
+def test_an_encryption_holds_for_its_address_only() -> None:
+    here, copy = Address.parse("s3://here/a"), Address.parse("s3://elsewhere/a")
+    kept = for_encryption(here, Encryption("AES256"))
+    assert has_encryption(kept, here, Encryption("AES256"))
+    assert not has_encryption(kept, here, Encryption("aws:kms"))
+    assert not has_encryption(kept, copy, Encryption("AES256")), "copied by another program"
+    assert not has_encryption(for_encryption(here, None), here, Encryption("AES256"))

@@ -268,8 +268,10 @@ class Copies:
 
     def _make(self, copy: _Copy, *, may_share: bool) -> ObjectStats:
         encryption = self._block.encryption if copy.encrypted else None
-        if encryption is not None and not has_encryption(copy.entry.metadata, encryption):
-            return self._copy_bytes(copy)
+        if encryption is not None:
+            address = stats_of(copy.source.namespace, copy.entry).address
+            if not has_encryption(copy.entry.metadata, address, encryption):
+                return self._copy_bytes(copy)
         issued = ObjectPath.parse(copy.entry.address)
         if may_share and _is_external(copy):
             return self._share(copy, None)
@@ -360,7 +362,7 @@ class Copies:
         # The new address was issued to no one else, so its content cannot change.
         metadata = {
             name: value for name, value in copy.metadata.items() if name not in OF_ONE_ADDRESS
-        } | for_encryption(self._block.encryption)
+        } | for_encryption(address, self._block.encryption)
         watch = self._purge_marks.watch([source], address)
         try:
             return self._stager.stage(

@@ -171,14 +171,16 @@ def checksum_of(reserved: Mapping[str, str]) -> Checksum | None:
     return Checksum.parse(reserved[CHECKSUM]) if CHECKSUM in reserved else None
 
 
-def for_encryption(encryption: Encryption | None) -> dict[str, str]:
-    """Encode the encryption with which an object was written, if any, as metadata."""
-    return {} if encryption is None else {ENCRYPTION: str(encryption)}
+def for_encryption(address: Address, encryption: Encryption | None) -> dict[str, str]:
+    """Encode the encryption with which an address was written, if any, as metadata."""
+    return {} if encryption is None else {ENCRYPTION: f"{_place(address)}:{encryption}"}
 
 
-def has_encryption(reserved: Mapping[str, str], encryption: Encryption) -> bool:
-    """Whether an object was written with an encryption."""
-    return reserved.get(ENCRYPTION) == str(encryption)
+def has_encryption(reserved: Mapping[str, str], address: Address, encryption: Encryption) -> bool:
+    """Whether the object at an address was written with an encryption."""
+    if ENCRYPTION not in reserved:  # the usual case
+        return False
+    return reserved[ENCRYPTION] == f"{_place(address)}:{encryption}"
 
 
 def for_requests(digests: Sequence[str]) -> dict[str, str]:

@@ -343,7 +343,7 @@ class Uploads:
             content_type=content_type,
             metadata={
                 **(metadata or {}),
-                **for_encryption(self._block.encryption),
+                **for_encryption(issued.address, self._block.encryption),
                 **(for_checksum(proof.verified()) if proof else {}),
             },
             condition=condition,

@@ -50,6 +50,13 @@ def settings_of(namespace: str, folder: Path) -> BlockSettings:
         ("local://old/lake", "local:///mnt/data/in/a", "local://in/a"),
         ("local://old/lake", "local:///mnt/data/mnt/data/in/a", "local://in/a"),
         ("local:///mnt/data/old", "local://in/a", "local://in/a"),
+        # A folder in the root can have the root's own path.
+        (
+            "local:///mnt/data/mnt/data/old",
+            "local:///mnt/data/mnt/data/mnt/data/old/a",
+            "local://mnt/data/old/a",
+        ),
+        ("local://mnt/data/old", "local:///mnt/data/mnt/data/old/a", "local://mnt/data/old/a"),
     ],
 )
 def test_other_spellings(namespace: str, text: str, canonical: str, tmp_path: Path) -> None:

@@ -412,6 +412,19 @@ def test_each_of_many_keys_is_deleted_if_its_etag_matches(gate: Door) -> None:
     assert gate.ask("GET", f"{BUCKET}/main/b").body == b"b"
 
 
+def test_an_invalid_key_with_an_etag_fails_alone(gate: Door) -> None:
+    etag = gate.ask("PUT", f"{BUCKET}/main/valid", b"x").headers["etag"]
+    items = "".join(
+        f"<Object><Key>main/{name}</Key><ETag>{etag}</ETag></Object>"
+        for name in ("valid", "x" * 5000)
+    )
+    answer = gate.ask("POST", f"{BUCKET}?delete", f"<Delete>{items}</Delete>".encode())
+    assert answer.status == 200
+    result = ET.fromstring(answer.body)
+    assert [each.text for each in result.iterfind("{*}Deleted/{*}Key")] == ["main/valid"]
+    assert [each.text for each in result.iterfind("{*}Error/{*}Code")] == ["KeyTooLongError"]
+
+
 def test_buckets_are_listed_in_pages() -> None:
     with door(default_namespace_prefix="mem://lakes") as gate:
         for name in ("one", "other"):

@@ -68,10 +68,11 @@ def post(
     return send(gate, body_of(fields, content, filename))
 
 
-def send(gate: Door, body: bytes) -> Answer:
+def send(gate: Door, body: bytes, more: Mapping[str, str] | None = None) -> Answer:
     headers = {
         "content-type": "multipart/form-data; boundary=b",
         "content-length": str(len(body)),
+        **(more or {}),
     }
     return gate.send(environ_of("POST", f"http://{HOST}{BUCKET}", headers), body)
 
@@ -99,6 +100,12 @@ def test_a_form_stores_its_file_as_a_put_would(gate: Door) -> None:
     assert found.headers["x-amz-meta-colour"] == "=?utf-8?q?gr=C3=BCn?="
     assert found.headers["x-amz-tagging-count"] == "1"
     assert b"<Value>b c</Value>" in gate.ask("GET", f"{BUCKET}/{KEY}?tagging").body
+
+
+def test_headers_of_the_request_are_not_stored_with_the_object(gate: Door) -> None:
+    sent = {"cache-control": "max-age=0", "content-encoding": "gzip", "x-amz-meta-a": "b"}
+    assert send(gate, body_of(signed(), b"data"), sent).status == 204
+    assert stored(gate).headers.keys().isdisjoint(sent)
 
 
 @pytest.mark.parametrize("filename", ["new file.csv", "folder/new file.csv", "C:\\x\\new file.csv"])
@@ -185,6 +192,12 @@ def test_a_form_that_does_not_fit_its_policy_is_refused(
     assert (answer.status, answer.code) == (403, "AccessDenied")
     assert said in answer.body.decode()
     assert stored(gate).code == "NoSuchKey"
+
+
+def test_a_policy_names_its_bucket(gate: Door) -> None:
+    answer = post(gate, with_policy(lambda policy: policy["conditions"].pop(0)))
+    assert (answer.status, answer.code) == (403, "AccessDenied")
+    assert b"no condition for bucket" in answer.body
 
 
 @pytest.mark.parametrize(

@@ -43,7 +43,12 @@ class AddressTranslator:
 
     def canonical(self, text: str) -> str:
         """Return the canonical spelling of a whole address."""
-        address = Address.parse(self._respelled(text))
+        respelled = self._respelled(text)
+        # lakeFS's API puts its root before paths that already contain it, too.
+        root = next((each for each in self._roots if text.startswith(f"local://{each}")), None)
+        if root is not None and not respelled.startswith(str(self.namespace)):
+            respelled = respelled.replace(f"local:/{root}", "local://", 1)
+        address = Address.parse(respelled)
         self._block.check_address(address)
         return str(address)
 
@@ -82,6 +87,5 @@ class AddressTranslator:
                     f"not below a root of local storage ({roots}): set blockstore.local.root to a"
                     " folder above it, or pass lakeFS's root as --lakefs-root"
                 )
-            # lakeFS's API puts its root before the paths that already contain it, too.
-            rest = rest.removeprefix(root).removeprefix(root.lstrip("/"))
+            rest = rest.removeprefix(root)
         return _AZURE_SECOND_HOST.sub(r"\1.blob.\2", f"{scheme}{separator}{rest}", count=1)

@@ -143,7 +143,7 @@ class MultipartUploads:
             created_us=now_us(self._runtime),
             storage_upload_id=storage_id,
             content_type=content_type,
-            metadata={**(metadata or {}), **for_encryption(self._block.encryption)},
+            metadata={**(metadata or {}), **for_encryption(address, self._block.encryption)},
             checksum_algorithm=scheme.algorithm if scheme else "",
             checksum_type=scheme.type if scheme else "",
             presigned=presigned_parts is not None,

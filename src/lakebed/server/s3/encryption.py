@@ -22,6 +22,7 @@ def encryption_headers(encryption: Encryption | None) -> dict[str, str]:
 
 def shown_encryption(encryption: Encryption | None, stats: ObjectStats) -> Mapping[str, str]:
     """Return the headers of the configured encryption if the object was written with it."""
-    if encryption is None or not has_encryption(stats.reserved, encryption):
+    if encryption is None or isinstance(stats.location, str):
         return {}
-    return encryption_headers(encryption)
+    is_shown = has_encryption(stats.reserved, stats.location, encryption)
+    return encryption_headers(encryption) if is_shown else {}

@@ -45,6 +45,8 @@ _HEADERS: Final = frozenset(
     }
 )
 """Fields that are headers of the object. Fields with the prefix ``x-amz-`` are headers too."""
+_OBJECT_KEYS: Final = frozenset(map(environ_key, _HEADERS))
+"""The same headers of the request itself: the policy does not cover them."""
 _PREFIX: Final = "x-amz-"
 
 
@@ -81,7 +83,7 @@ class Upload:
         kept = {
             name: value
             for name, value in request.environ.items()
-            if name != "CONTENT_TYPE" and not name.startswith("HTTP_X_AMZ_")
+            if name not in _OBJECT_KEYS and not name.startswith("HTTP_X_AMZ_")
         }
         sent = {name: value.encode().decode("latin-1") for name, value in headers.items()}
         put = {**kept, **{environ_key(name): value for name, value in sent.items()}}
@@ -149,7 +151,7 @@ class Policy:
         """Check the fields; return the allowed sizes of the file."""
         if now >= self.expires:
             raise S3Error(ErrorCode.ACCESS_DENIED, "the policy has expired; sign a new one")
-        checked = {"bucket", *_NEEDS_NO_CONDITION}
+        checked = set(_NEEDS_NO_CONDITION)
         smallest, largest = 0, sys.maxsize - 1
         for condition in self.conditions:
             match condition:

@@ -24,7 +24,7 @@ def handle(request: S3Request) -> S3Reply:
 def _delete(request: S3Request, asked: DeleteRequest) -> dict[str, S3Error]:
     """Delete the permitted keys; return the other keys, with the reasons."""
     failed: dict[str, S3Error] = {}
-    by_branch: dict[str, list[bytes]] = defaultdict(list)
+    by_branch: dict[str, dict[bytes, str | None]] = defaultdict(dict)
     for key in dict.fromkeys(asked.keys):
         try:
             branch, path = ref_path_of(key)
@@ -32,26 +32,23 @@ def _delete(request: S3Request, asked: DeleteRequest) -> dict[str, S3Error]:
         except LakebedError as error:
             failed[key] = as_s3_error(error)
         else:
-            by_branch[branch].append(path)
+            by_branch[branch][path] = asked.etags.get(key)
     if by_branch:
         # Only now: the existence of a repository is revealed only to permitted users.
         request.services.catalog.repositories.get(request.repository)
-    for branch, paths in by_branch.items():
-        for path, reason in _delete_on_branch(request, branch, paths, asked.etags):
+    for branch, etags in by_branch.items():
+        for path, reason in _delete_on_branch(request, branch, etags):
             failed[f"{branch}/{path.decode()}"] = as_s3_error(reason)
     return failed
 
 
 def _delete_on_branch(
-    request: S3Request, branch: str, paths: list[bytes], etags: Mapping[str, str]
+    request: S3Request, branch: str, etags: Mapping[bytes, str | None]
 ) -> Iterator[tuple[bytes, LakebedError]]:
+    """Delete paths, each if it has the ETag, if any; yield the failures."""
     objects = request.services.catalog.objects
-    conditions = {
-        path: if_match(etag)
-        for key, etag in etags.items()
-        for ref, path in [ref_path_of(key)]
-        if ref == branch
-    }
+    paths = list(etags)
+    conditions = {path: if_match(etag) for path, etag in etags.items() if etag is not None}
     try:
         failed = objects.delete_many(request.repository, BranchID(branch), paths, conditions)
     except LakebedError as error:  # none of them was deleted
