@@ -54,7 +54,7 @@ from lakebed.kv import Store, Version, open_store
 from lakebed.kv.drivers.etcd.driver import EtcdStore
 from lakebed.kv.drivers.mysql import statements
 from lakebed.kv.drivers.mysql.link import parse_url
-from lakebed.kv.drivers.valkey.driver import _SET, _names
+from lakebed.kv.drivers.valkey.driver import _SET
 from lakebed.kv.fenced import Cell
 from lakebed.kv.objects import object_name, stored
 from lakebed.testing.servers import ServerMissingError
@@ -193,15 +193,16 @@ def _valkey() -> Opened:
         client = valkey.Valkey(port=server.port)
         versions = _fill(store)
         script = client.register_script(_SET)
+        names = [b"lakebed:h:" + PARTITION, b"lakebed:z:" + PARTITION]
         never = b"%d" % (1 << 52)
 
         def get(thread: int, number: int) -> None:
-            assert client.hget(_names(PARTITION)[0], _key(thread, number))
+            assert client.hget(names[0], _key(thread, number))
 
         def set_if(thread: int, number: int) -> None:
             key, new = _key(thread, number), Version(os.urandom(16))
             arguments = [never, key, new + VALUE, b"version", versions[key]]
-            assert script(_names(PARTITION), arguments) == 1
+            assert script(names, arguments) == 1
             versions[key] = new
 
         yield store, versions, (get, set_if)

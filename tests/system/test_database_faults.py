@@ -62,7 +62,7 @@ def open_valkey(url: str, runtime: Runtime, reply_seconds: float) -> Store:
 
 def move_the_deadline_away(store: Store) -> None:
     assert isinstance(store, ValkeyStore)
-    store._pool._timeouts = ValkeyTimeouts(start_seconds=600.0)
+    store._nodes.pool_of(b"any")._timeouts = ValkeyTimeouts(start_seconds=600.0)
 
 
 DATABASES = [

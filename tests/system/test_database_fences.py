@@ -129,7 +129,7 @@ def test_a_busy_connection_to_valkey_is_used_without_more_system_calls(
     with ValkeyStore(valkey_url(valkey.port), ThreadRuntime()) as store:
         version = store.set(b"p", b"key", b"value")
         assert store.get(b"p", b"key").predicate == version
-        ((connection, _),) = store._pool._idle
+        ((connection, _),) = store._nodes.pool_of(b"p")._idle
         # With a time-out of Python's own, each step would begin with a question to the kernel.
         assert connection._sock.gettimeout() is None
 

