@@ -217,7 +217,10 @@ def test_merges_that_conflict(run: CommandLine, repo: str, files: Files) -> None
 
 def test_empty_commits_and_merges_need_a_word(run: CommandLine, repo: str) -> None:
     main, dev = f"{repo}/main", f"{repo}/dev"
-    assert run.error("commit", main, "-m", "Nothing").startswith("nothing to commit on main")
+    assert run.error("commit", main, "-m", "Nothing") == (
+        "nothing to commit on main: change objects first, or allow an empty commit (--allow-empty"
+        " on the command line) (400)"
+    )
     run("commit", main, "-m", "Nothing", "--allow-empty")
     run("branch", "create", dev, "-s", main)
     assert "(400)" in run.error("merge", dev, main)

@@ -6,11 +6,16 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from typer.main import get_command
 
 from lakebed.clients import cli
 from lakebed.clients.cli import COMMANDS, running
+from lakebed.clients.cli.errors import LISTINGS
+from lakebed.engine import errors as engine_errors
+from lakebed.lake import errors as lake_errors
 from tests.clients.cli.kit import bare_environ
 from tests.clients.http.scripted import Answer, Request, answer_json, scripted_server
+from tests.kit.words import helps
 
 
 @pytest.fixture
@@ -214,3 +219,11 @@ def test_rules_of_garbage_collection(inside: Inside) -> None:
         assert sent[-1].method == "DELETE"
         code, _, said = inside(*command, "main")
         assert (code, "'main' is not a rule" in said) == (2, True)
+
+
+def test_the_command_that_lists_names_exists_as_do_the_errors() -> None:
+    errors = {**vars(engine_errors), **vars(lake_errors)}.values()
+    kinds = {getattr(each, "kind", "") for each in errors}
+    assert LISTINGS.keys() <= kinds
+    commands = {" ".join(words) for words, _, _ in helps(get_command(cli.app))}
+    assert set(LISTINGS.values()) <= commands

@@ -64,7 +64,7 @@ _WRONG_CALLS: Final = frozenset(
 )
 
 
-_LISTS: Final = {
+LISTINGS: Final = {
     "repository_not_found": "repo list",
     "branch_not_found": "branch list",
     "tag_not_found": "tag list",
@@ -78,7 +78,7 @@ _LISTS: Final = {
 
 def explained(error: LakebedError) -> str:
     """Return the text of an error, for a missing name with the command to list the names."""
-    listing = _LISTS.get(getattr(error, "body", error).kind)
+    listing = LISTINGS.get(getattr(error, "body", error).kind)
     return f"{error} (see `lakebed {listing}`)" if listing else str(error)
 
 
