@@ -631,3 +631,20 @@ def test_invalid_paths_are_found_page_by_page(names: list[str], piece: int) -> N
     )
     if len(checksums) == len(names):
         assert page.entries["checksum"].to_pylist() == [checksums[name] for name in good]
+
+
+def test_content_types_come_from_names(lake: Lake) -> None:
+    fill(lake, "a.csv", "b.PARQUET", "c.csv.gz", "d.csv/e", "no type", "é.json")
+    import_all(lake, prefix(lake))
+    found = {
+        path: lake.catalog.objects.stat(REPOSITORY, "main", path).content_type
+        for path in paths(lake)
+    }
+    assert found == {
+        b"a.csv": "text/csv",
+        b"b.PARQUET": "application/vnd.apache.parquet",
+        b"c.csv.gz": "application/gzip",
+        b"d.csv/e": "application/octet-stream",
+        b"no type": "application/octet-stream",
+        "é.json".encode(): "application/json",
+    }

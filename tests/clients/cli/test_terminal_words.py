@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import lakebed
+from lakebed.base.content_types import content_type_of
 from lakebed.clients import cli
 from lakebed.clients.cli import running
 from tests.clients.cli.kit import bare_environ
