@@ -98,9 +98,14 @@ def imported_keys(
     too_long = pc.greater(pc.binary_length(keys), KEY_BYTES_MAX)
     if not _may_be_strange(keys, len(destination)) and not too_long.true_count:
         return keys, None
-    paths = pc.binary_slice(addresses, begin, _LONGEST)
-    strange = pc.or_(pc.match_substring_regex(paths.cast(pa.string()), _STRANGE), too_long)
+    strange = pc.or_(pc.match_substring_regex(paths_below(place, listed), _STRANGE), too_long)
     return keys, strange if strange.true_count else None
+
+
+def paths_below(place: str, listed: pa.Table) -> pa.Array:
+    """Return the paths of listed objects relative to `place`."""
+    addresses = one_array(listed, "address").cast(pa.binary())
+    return pc.binary_slice(addresses, len(place.encode()), _LONGEST).cast(pa.string())
 
 
 def _may_be_strange(keys: pa.Array, begin: int) -> bool:
