@@ -631,3 +631,78 @@ def test_invalid_paths_are_found_page_by_page(names: list[str], piece: int) -> N
     )
     if len(checksums) == len(names):
         assert page.entries["checksum"].to_pylist() == [checksums[name] for name in good]
+
+
+def test_content_types_come_from_names(lake: Lake) -> None:
+    fill(lake, "a.csv", "b.PARQUET", "c.csv.gz", "d.csv/e", "no type", "é.json")
+    import_all(lake, prefix(lake))
+    found = {
+        path: lake.catalog.objects.stat(REPOSITORY, "main", path).content_type
+        for path in paths(lake)
+    }
+    assert found == {
+        b"a.csv": "text/csv",
+        b"b.PARQUET": "application/vnd.apache.parquet",
+        b"c.csv.gz": "application/gzip",
+        b"d.csv/e": "application/octet-stream",
+        b"no type": "application/octet-stream",
+        "é.json".encode(): "application/json",
+    }
+
+
+MIXED = ("a.csv", "_tmp/a.csv", "b/_tmp/c.csv", "b/c.csv", "b/d.json", "b/e/f.csv", "x?.txt")
+
+
+@pytest.mark.parametrize(
+    ("include", "exclude", "expected"),
+    [
+        ((), (), MIXED),
+        (("*.csv",), (), ("a.csv", "_tmp/a.csv", "b/_tmp/c.csv", "b/c.csv", "b/e/f.csv")),
+        (("*.csv",), ("_tmp/",), ("a.csv", "b/c.csv", "b/e/f.csv")),
+        (("b/*",), (), ("b/c.csv", "b/d.json")),
+        (("b/**",), ("**/e/*",), ("b/_tmp/c.csv", "b/c.csv", "b/d.json")),
+        (("**/c.csv", "a.c?v"), ("b/_tmp/**",), ("a.csv", "_tmp/a.csv", "b/c.csv")),
+        (("x?.txt",), (), ("x?.txt",)),
+        ((), ("*.json", "[b]", "b/"), ("a.csv", "_tmp/a.csv", "x?.txt")),
+    ],
+)
+def test_patterns_select_paths(
+    lake: Lake, include: tuple[str, ...], exclude: tuple[str, ...], expected: tuple[str, ...]
+) -> None:
+    fill(lake, *MIXED)
+    source = ImportSource.of_prefix(outside(lake), b"to", include, exclude)
+    assert [source.selects(f"{outside(lake)}{name}") for name in MIXED] == [
+        name in expected for name in MIXED
+    ]
+    assert import_all(lake, source).objects == len(expected)
+    assert paths(lake) == sorted(b"to/" + name.encode() for name in expected)
+
+
+def test_patterns_that_select_nothing_are_named(lake: Lake) -> None:
+    fill(lake, *MIXED)
+    source = ImportSource.of_prefix(outside(lake), b"to", ("*.orc",))
+    assert "that matches the patterns" in (done(lake, start(lake, source)).error or "")
+    for place, pattern in (
+        (outside(lake), "/a"),
+        (outside(lake), ""),
+        (outside(lake).address("a"), "*"),
+    ):
+        with pytest.raises(InvalidImport, match="cannot match an object at"):
+            ImportSource(place, b"to/a", (), (pattern,))
+
+
+def test_a_dry_run_changes_nothing(lake: Lake) -> None:
+    fill(lake, "a", "b/c", "d")
+    head = lake.engine.branches.get(lake.repository, MAIN).commit_id
+    import_id = lake.catalog.imports.start(
+        REPOSITORY, MAIN, [prefix(lake)], committer="ann", message="import", dry_run=True
+    )
+    status = done(lake, import_id)
+    assert (status.completed, status.objects, status.skipped) == (True, 3, 0)
+    assert status.commit is None
+    assert lake.engine.branches.get(lake.repository, MAIN).commit_id == head
+    assert lake.stored() == []
+    with pytest.raises(InvalidImport, match="no dry run"):
+        lake.catalog.imports.start(
+            REPOSITORY, MAIN, [prefix(lake)], committer="a", message="m", dry_run=True, outside=True
+        )

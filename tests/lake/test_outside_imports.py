@@ -212,8 +212,8 @@ REFUSED: dict[str, tuple[Edit, str]] = {
     ),
     "another identity": (changed("identity", lambda _old: b"x"), "differs from an imported one"),
     "a content type": (
-        changed("content_type", lambda _old: "text/html"),
-        "differs from an imported one",
+        changed("content_type", lambda _old: "text\n/html"),
+        "has an invalid content type",
     ),
     "a checksum": (changed("checksum", lambda _old: "x"), "differs from an imported one"),
     "no ETag": (
@@ -278,6 +278,16 @@ def test_entries_that_no_import_makes_are_refused(waiting: Lake, name: str) -> N
     edit, why = REFUSED[name]
     error = refusal(waiting, store(waiting, edit(entries_of(waiting))))
     assert re.search(why, error), error
+
+
+def test_another_python_may_guess_other_content_types(waiting: Lake) -> None:
+    fill(waiting, *NAMES)
+    source, edit = prefix(waiting, b"lake"), changed("content_type", lambda _old: "text/html")
+    import_id = begin(waiting, source)
+    made = store(waiting, edit(entries_of(waiting)))
+    report(waiting, import_id, source, metarange_id=made)
+    waiting.catalog.import_runner.run_waiting()
+    assert status_of(waiting, import_id).completed
 
 
 def test_a_metarange_that_is_not_as_the_server_makes_it(waiting: Lake) -> None:

@@ -6,6 +6,7 @@ identity, too: an object overwritten and imported again is a changed object.
 """
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final
 
 import numpy as np
@@ -13,6 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakebed.base.content_types import content_type_of
 from lakebed.formats.entries import ENTRY_SCHEMA, KEY_BYTES_MAX, AddressType
 from lakebed.formats.files import FileType, one_array, required
 
@@ -31,6 +33,7 @@ _PIECE: Final = 1 << 16
 _LONGEST: Final = 1 << 20
 """Upper bound for the length of an address."""
 
+_SUFFIX_BYTES: Final = len(".parquet")
 _MD5_DIGITS: Final = 32
 _ZERO, _A = np.frombuffer(b"0a", np.uint8)
 _MD5: Final = "^[0-9a-f]{32}(-[0-9]{1,5})?$"
@@ -95,9 +98,14 @@ def imported_keys(
     too_long = pc.greater(pc.binary_length(keys), KEY_BYTES_MAX)
     if not _may_be_strange(keys, len(destination)) and not too_long.true_count:
         return keys, None
-    paths = pc.binary_slice(addresses, begin, _LONGEST)
-    strange = pc.or_(pc.match_substring_regex(paths.cast(pa.string()), _STRANGE), too_long)
+    strange = pc.or_(pc.match_substring_regex(paths_below(place, listed), _STRANGE), too_long)
     return keys, strange if strange.true_count else None
+
+
+def paths_below(place: str, listed: pa.Table) -> pa.Array:
+    """Return the paths of listed objects relative to `place`."""
+    addresses = one_array(listed, "address").cast(pa.binary())
+    return pc.binary_slice(addresses, len(place.encode()), _LONGEST).cast(pa.string())
 
 
 def _may_be_strange(keys: pa.Array, begin: int) -> bool:
@@ -163,10 +171,23 @@ def _entries(keys: pa.Array, listed: pa.Table) -> pa.Table:
         "size": sizes,
         "checksum": _checksums(etags),
         "mtime": listed["mtime"],
-        "content_type": pa.repeat("", count),
+        "content_type": _content_types(keys),
         "metadata": metadata,
     }
     return pa.table(columns, schema=ENTRY_SCHEMA)
+
+
+def _content_types(keys: pa.Array) -> pa.Array:
+    """Return the types by the ends of the keys, which have few distinct values."""
+    ends = pc.binary_slice(keys, -_SUFFIX_BYTES).dictionary_encode()
+    types = pa.array([_type_of(end) for end in ends.dictionary.to_pylist()], pa.string())
+    return types.take(ends.indices)
+
+
+@lru_cache(maxsize=1 << 16)
+def _type_of(end: bytes) -> str:
+    # The letter makes a whole suffix no hidden file.
+    return content_type_of("x" + end.decode(errors="replace"))
 
 
 def _checksums(etags: pa.Array) -> pa.Array:

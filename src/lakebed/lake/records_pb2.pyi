@@ -161,17 +161,21 @@ class Task(_message.Message):
     def __init__(self, kind: _Optional[str] = ..., state: _Optional[_Union[TaskState, str]] = ..., started_us: _Optional[int] = ..., updated_us: _Optional[int] = ..., result: _Optional[str] = ..., error_kind: _Optional[str] = ..., error: _Optional[str] = ...) -> None: ...
 
 class ImportSource(_message.Message):
-    __slots__ = ("place", "is_prefix", "destination")
+    __slots__ = ("place", "is_prefix", "destination", "include", "exclude")
     PLACE_FIELD_NUMBER: _ClassVar[int]
     IS_PREFIX_FIELD_NUMBER: _ClassVar[int]
     DESTINATION_FIELD_NUMBER: _ClassVar[int]
+    INCLUDE_FIELD_NUMBER: _ClassVar[int]
+    EXCLUDE_FIELD_NUMBER: _ClassVar[int]
     place: str
     is_prefix: bool
     destination: bytes
-    def __init__(self, place: _Optional[str] = ..., is_prefix: bool = ..., destination: _Optional[bytes] = ...) -> None: ...
+    include: _containers.RepeatedScalarFieldContainer[str]
+    exclude: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, place: _Optional[str] = ..., is_prefix: bool = ..., destination: _Optional[bytes] = ..., include: _Optional[_Iterable[str]] = ..., exclude: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class Import(_message.Message):
-    __slots__ = ("branch", "branch_unique_id", "sources", "committer", "message", "metadata", "strict", "force", "state", "started_us", "updated_us", "owner", "attempts", "objects", "skipped", "skipped_addresses", "saved_metarange_id", "saved_skipped", "metarange_id", "offered_commit_ids", "commit_id", "error_kind", "error", "outside", "handed_metarange_id", "current", "username", "strays", "unchanged")
+    __slots__ = ("branch", "branch_unique_id", "sources", "committer", "message", "metadata", "strict", "force", "state", "started_us", "updated_us", "owner", "attempts", "objects", "skipped", "skipped_addresses", "saved_metarange_id", "saved_skipped", "metarange_id", "offered_commit_ids", "commit_id", "error_kind", "error", "outside", "handed_metarange_id", "current", "username", "strays", "unchanged", "dry_run")
     class MetadataEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -208,6 +212,7 @@ class Import(_message.Message):
     USERNAME_FIELD_NUMBER: _ClassVar[int]
     STRAYS_FIELD_NUMBER: _ClassVar[int]
     UNCHANGED_FIELD_NUMBER: _ClassVar[int]
+    DRY_RUN_FIELD_NUMBER: _ClassVar[int]
     branch: str
     branch_unique_id: str
     sources: _containers.RepeatedCompositeFieldContainer[ImportSource]
@@ -237,7 +242,8 @@ class Import(_message.Message):
     username: str
     strays: _containers.RepeatedCompositeFieldContainer[Strays]
     unchanged: bool
-    def __init__(self, branch: _Optional[str] = ..., branch_unique_id: _Optional[str] = ..., sources: _Optional[_Iterable[_Union[ImportSource, _Mapping]]] = ..., committer: _Optional[str] = ..., message: _Optional[str] = ..., metadata: _Optional[_Mapping[str, str]] = ..., strict: bool = ..., force: bool = ..., state: _Optional[_Union[ImportState, str]] = ..., started_us: _Optional[int] = ..., updated_us: _Optional[int] = ..., owner: _Optional[bytes] = ..., attempts: _Optional[int] = ..., objects: _Optional[int] = ..., skipped: _Optional[int] = ..., skipped_addresses: _Optional[_Iterable[str]] = ..., saved_metarange_id: _Optional[str] = ..., saved_skipped: _Optional[int] = ..., metarange_id: _Optional[str] = ..., offered_commit_ids: _Optional[_Iterable[str]] = ..., commit_id: _Optional[str] = ..., error_kind: _Optional[str] = ..., error: _Optional[str] = ..., outside: bool = ..., handed_metarange_id: _Optional[str] = ..., current: _Optional[str] = ..., username: _Optional[str] = ..., strays: _Optional[_Iterable[_Union[Strays, _Mapping]]] = ..., unchanged: bool = ...) -> None: ...
+    dry_run: bool
+    def __init__(self, branch: _Optional[str] = ..., branch_unique_id: _Optional[str] = ..., sources: _Optional[_Iterable[_Union[ImportSource, _Mapping]]] = ..., committer: _Optional[str] = ..., message: _Optional[str] = ..., metadata: _Optional[_Mapping[str, str]] = ..., strict: bool = ..., force: bool = ..., state: _Optional[_Union[ImportState, str]] = ..., started_us: _Optional[int] = ..., updated_us: _Optional[int] = ..., owner: _Optional[bytes] = ..., attempts: _Optional[int] = ..., objects: _Optional[int] = ..., skipped: _Optional[int] = ..., skipped_addresses: _Optional[_Iterable[str]] = ..., saved_metarange_id: _Optional[str] = ..., saved_skipped: _Optional[int] = ..., metarange_id: _Optional[str] = ..., offered_commit_ids: _Optional[_Iterable[str]] = ..., commit_id: _Optional[str] = ..., error_kind: _Optional[str] = ..., error: _Optional[str] = ..., outside: bool = ..., handed_metarange_id: _Optional[str] = ..., current: _Optional[str] = ..., username: _Optional[str] = ..., strays: _Optional[_Iterable[_Union[Strays, _Mapping]]] = ..., unchanged: bool = ..., dry_run: bool = ...) -> None: ...
 
 class Strays(_message.Message):
     __slots__ = ("kind", "count", "example")

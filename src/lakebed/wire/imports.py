@@ -1,9 +1,9 @@
 """Imports of existing objects."""
 
 from datetime import datetime
-from typing import Literal
+from typing import Annotated, Literal
 
-from msgspec import Struct, field
+from msgspec import Meta, Struct, field
 
 from lakebed.wire.base import Error, Force, Wire
 from lakebed.wire.calls import Resource, call
@@ -15,6 +15,12 @@ class ImportLocation(Wire):
     type: Literal["common_prefix", "object"]
     path: str
     destination: str
+    include: Annotated[
+        list[str], Meta(description="patterns of paths below a prefix; all if empty")
+    ] = field(default_factory=list)
+    exclude: Annotated[list[str], Meta(description="patterns of paths to leave out")] = field(
+        default_factory=list
+    )
 
 
 class ImportPaths(Wire):
@@ -26,6 +32,7 @@ class ImportCreation(ImportPaths):
     force: Force = False
     strict: bool = False
     spark: bool = False
+    dry_run: Annotated[bool, Meta(description="list the objects, without a commit")] = False
 
 
 class ImportReport(ImportPaths):

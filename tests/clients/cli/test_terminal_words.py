@@ -1,5 +1,6 @@
 """Commands without a server: plugins, completion, what is said once, and what is not made."""
 
+import json
 import subprocess
 import sys
 from importlib.metadata import version
@@ -170,3 +171,24 @@ def test_a_setup_that_was_done_is_said_to_be(home: Path, capfd: pytest.CaptureFi
         code, _, said = run(capfd, "setup", "--endpoint", endpoint)
     assert (code, said) == (1, "lakebed: done before (409)\n")
     assert "Authorization" not in seen[0].headers
+
+
+def test_a_dry_run_of_an_import(home: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    bodies: list[bytes] = []
+
+    def server(request: Request) -> Answer:
+        if request.method == "POST":
+            bodies.append(request.body)
+            return answer_json({"id": "i"}, 202)
+        time = "2026-01-02T03:04:05Z"
+        return answer_json({"completed": True, "update_time": time, "ingested_objects": 3})
+
+    places = ("--from", "s3://b/x/", "--to", "lakefs://r/main/to/")
+    patterns = ("--include", "*.csv", "--exclude", "_tmp/", "--exclude", "*.bak")
+    with scripted_server(server) as endpoint:
+        said = run(capfd, "import", *places, *patterns, "--dry-run", "--endpoint", endpoint)
+    assert said == (0, "Would import 3 object(s) from s3://b/x/\n", "")
+    sent = json.loads(bodies[0])
+    assert sent["dry_run"] is True
+    assert sent["paths"][0]["include"] == ["*.csv"]
+    assert sent["paths"][0]["exclude"] == ["_tmp/", "*.bak"]

@@ -72,7 +72,7 @@ class ImportProgress:
     """Location of the last objects found."""
     metarange_id: str | None
     commit: Commit | None
-    """The commit of a successful import; if `unchanged`, the head of the branch."""
+    """The commit of a successful import; if `unchanged`, the head. None of a dry run."""
     unchanged: bool
     """Whether the branch already had all objects, so that no commit was made."""
     error: str | None
@@ -115,6 +115,7 @@ class Imports:
         metadata: Mapping[str, str] | None = None,
         strict: bool = False,
         outside: bool = False,
+        dry_run: bool = False,
     ) -> ImportID:
         """Start an import and return without waiting for its end.
 
@@ -125,6 +126,7 @@ class Imports:
         - `strict`: whether an object that cannot be imported fails the import.
         - `outside`: whether a program outside of the server builds the metarange; see
           `lakebed.lake.imports.imports`.
+        - `dry_run`: end after listing the objects, without a commit.
 
         Raises:
             InvalidImport: The destinations overlap, or a source is invalid.
@@ -143,6 +145,8 @@ class Imports:
                     f"{source.place} cannot be imported: the storage of this installation serves"
                     f" {self._block.scheme}://, so copy the objects there first"
                 )
+        if outside and (dry_run or any(each.include or each.exclude for each in ordered)):
+            raise InvalidImport("an import on Spark has no patterns and no dry run: omit spark")
         opened = self._engine.readings.to_write(repository_id, branch)
         repository = opened.repository
         self._engine.uncommitted.require_clean(repository, opened.branch)
@@ -156,6 +160,7 @@ class Imports:
             metadata=metadata or {},
             strict=strict,
             outside=outside,
+            dry_run=dry_run,
             force=current_actor().force,
             username=current_actor().user,
             state=pb.IMPORT_STATE_RUNNING,
@@ -176,7 +181,11 @@ class Imports:
         repository = self._engine.repositories.get(repository_id)
         found = self.find(repository_id, branch, import_id)[1].message
         done = found.state == pb.IMPORT_STATE_DONE
-        commit = self._engine.commits.get(repository, CommitID(found.commit_id)) if done else None
+        commit = (
+            self._engine.commits.get(repository, CommitID(found.commit_id))
+            if found.commit_id
+            else None
+        )
         kinds = [Skipped(each.kind, each.count, each.example) for each in found.strays]
         if found.skipped:
             example = next(iter(found.skipped_addresses), "")

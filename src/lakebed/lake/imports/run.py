@@ -106,6 +106,9 @@ class ImportRun:
         branch = self._engine.branches.get(self._repository, BranchID(record.branch))
         if branch.unique_id != record.branch_unique_id:
             raise BranchNotFound(branch.id)
+        if record.dry_run:
+            self._count_all()
+            return
         published = self._find_published(branch)
         if published is None:
             check_places(self._engine, self._sources)
@@ -122,6 +125,21 @@ class ImportRun:
             message.state = pb.IMPORT_STATE_DONE
             message.commit_id = commit_id
             message.unchanged = is_unchanged
+
+        self._leased.change(end)
+
+    def _count_all(self) -> None:
+        """End a dry run: list the objects, and write nothing but the record."""
+        check_places(self._engine, self._sources)
+        self._note_strays()
+        count, skipped = 0, _Skipped(self._leased.message)
+        for page in self._pages(b""):
+            self._skip(skipped, page)
+            count += page.entries.num_rows
+            self._note_progress(count, skipped, page.last_folder)
+
+        def end(message: pb.Import) -> None:
+            message.state = pb.IMPORT_STATE_DONE
 
         self._leased.change(end)
 
@@ -168,7 +186,8 @@ class ImportRun:
         for source in self._sources:
             if isinstance(source.place, Namespace):
                 for place, kind in self._block.list_strays(source.place):
-                    found.setdefault(kind, pb.Strays(kind=kind, example=place)).count += 1
+                    if source.selects(place):
+                        found.setdefault(kind, pb.Strays(kind=kind, example=place)).count += 1
         if found and self._leased.message.strict:
             raise InvalidImport(
                 f"{describe_strays(found.values())} cannot be imported: nothing was imported;"
@@ -196,7 +215,7 @@ class ImportRun:
             nonlocal next_save
             self._skip(skipped, page)
             ingest.add(page.entries)
-            self._note_progress(ingest, skipped, page.last_folder)
+            self._note_progress(ingest.count, skipped, page.last_folder)
             if ingest.closed_ranges >= next_save:
                 self._save(ingest, skipped)
                 next_save = _next_save(ingest)
@@ -204,9 +223,9 @@ class ImportRun:
         prefetch(self._runtime, self._pages(ingest.last_key), use)
         return ingest.finish(), ingest.count
 
-    def _note_progress(self, ingest: Ingest, skipped: "_Skipped", folder: str) -> None:
+    def _note_progress(self, count: int, skipped: "_Skipped", folder: str) -> None:
         def note(message: pb.Import) -> None:
-            message.objects = ingest.count
+            message.objects = count
             message.current = folder or message.current
             skipped.note(message)
 
@@ -244,7 +263,8 @@ class ImportRun:
                 yield page
             if not found:
                 strays = describe_strays(self._leased.message.strays)
-                raise NothingToImport(source.place, strays)
+                patterns = " that matches the patterns" * bool(source.include or source.exclude)
+                raise NothingToImport(f"{source.place}{patterns}", strays)
 
     def _pages_of(self, source: ImportSource, after: bytes) -> Iterator[ImportedPage]:
         """Yield the objects of a source after a key."""
@@ -257,7 +277,7 @@ class ImportRun:
             return
         start = place.address(after[len(destination) :].decode()) if after else None
         for listed in self._listed(place, start):
-            yield imported_page(listed, str(place), destination)
+            yield imported_page(source.selected(listed), str(place), destination)
 
     def _head(self, address: Address) -> ObjectInfo:
         try:

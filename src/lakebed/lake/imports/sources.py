@@ -1,19 +1,26 @@
 """Sources of an import: locations in the storage, and the keys that they become."""
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from lakebed.base.errors import quoted
 from lakebed.block import Address, Namespace
 from lakebed.engine.committed import Interval
 from lakebed.engine.engine import Engine
+from lakebed.formats.imported import paths_below
 from lakebed.lake import records_pb2 as pb
 from lakebed.lake.errors import AddressClosed, AddressTaken, InvalidImport
 from lakebed.lake.model import PATH_BYTES_MAX
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ImportSource:
     """An object, or all objects of a namespace, with its destination."""
 
@@ -21,6 +28,10 @@ class ImportSource:
     destination: bytes
     """Of an object, its key. Of a namespace, the prefix of its keys: empty, or ending in a
     slash."""
+    include: tuple[str, ...] = ()
+    """Patterns of the paths to import below a namespace; empty means all."""
+    exclude: tuple[str, ...] = ()
+    """Patterns of the paths to leave out; they take precedence."""
 
     def __post_init__(self) -> None:
         destination = self.destination
@@ -35,12 +46,24 @@ class ImportSource:
                 f"the destination of object {self.place} is {quoted(destination)}: it must be an"
                 " object path, not empty and without a trailing slash"
             )
+        for pattern in (*self.include, *self.exclude):
+            if isinstance(self.place, Address) or not pattern or pattern.startswith("/"):
+                raise InvalidImport(
+                    f"the pattern {pattern!r} cannot match an object at {self.place}: patterns"
+                    " select paths below a prefix, and do not begin with a slash"
+                )
 
     @classmethod
-    def of_prefix(cls, place: Namespace, destination: bytes) -> "ImportSource":
-        """Return a source of all objects in a namespace; adds a missing slash to `destination`."""
+    def of_prefix(
+        cls,
+        place: Namespace,
+        destination: bytes,
+        include: Sequence[str] = (),
+        exclude: Sequence[str] = (),
+    ) -> "ImportSource":
+        """Return a source of objects in a namespace; adds a missing slash to `destination`."""
         slash = b"" if not destination or destination.endswith(b"/") else b"/"
-        return cls(place, destination + slash)
+        return cls(place, destination + slash, tuple(include), tuple(exclude))
 
     @property
     def is_prefix(self) -> bool:
@@ -52,6 +75,45 @@ class ImportSource:
         if isinstance(self.place, Address):
             return Interval.of_key(self.destination)
         return Interval.of_prefix(self.destination)
+
+    @cached_property
+    def _expressions(self) -> tuple[str, str]:
+        """Expressions for the paths to include and to exclude; empty without patterns."""
+        include, exclude = (
+            "|".join(map(_expression, each)) for each in (self.include, self.exclude)
+        )
+        return include, exclude
+
+    def selects(self, place: str) -> bool:
+        """Return whether the patterns select an address below the namespace."""
+        include, exclude = self._expressions
+        path = place[len(str(self.place)) :]
+        return bool(re.search(include, path)) and not (exclude and re.search(exclude, path))
+
+    def selected(self, listed: pa.Table) -> pa.Table:
+        """Return the rows of a listing that the patterns select."""
+        include, exclude = self._expressions
+        if include:
+            paths = paths_below(str(self.place), listed)
+            listed = listed.filter(pc.match_substring_regex(paths, include))
+        if exclude:
+            paths = paths_below(str(self.place), listed)
+            listed = listed.filter(pc.invert(pc.match_substring_regex(paths, exclude)))
+        return listed
+
+
+_WILDCARDS: Final = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}
+
+
+def _expression(pattern: str) -> str:
+    """Return the regular expression of a pattern.
+
+    Without a slash, it matches names at any depth; with one at the end, all below a folder.
+    """
+    begin = "^" if "/" in pattern.removesuffix("/") else "(?:^|/)"
+    pieces = re.split(r"(\*\*/|\*\*|\*|\?)", pattern + "**" * pattern.endswith("/"))
+    body = "".join(_WILDCARDS.get(piece) or re.escape(piece) for piece in pieces)
+    return f"(?s:{begin}{body}$)"
 
 
 def in_order(sources: Sequence[ImportSource]) -> list[ImportSource]:
@@ -75,7 +137,11 @@ def source_messages(sources: Sequence[ImportSource]) -> list[pb.ImportSource]:
     """Convert sources for the record of an import."""
     return [
         pb.ImportSource(
-            place=str(source.place), is_prefix=source.is_prefix, destination=source.destination
+            place=str(source.place),
+            is_prefix=source.is_prefix,
+            destination=source.destination,
+            include=source.include,
+            exclude=source.exclude,
         )
         for source in sources
     ]
@@ -84,7 +150,7 @@ def source_messages(sources: Sequence[ImportSource]) -> list[pb.ImportSource]:
 def source_of(message: pb.ImportSource) -> ImportSource:
     """Convert a source from the record of an import."""
     place = (Namespace if message.is_prefix else Address).parse(message.place)
-    return ImportSource(place, message.destination)
+    return ImportSource(place, message.destination, tuple(message.include), tuple(message.exclude))
 
 
 def check_places(engine: Engine, sources: Iterable[ImportSource]) -> None:

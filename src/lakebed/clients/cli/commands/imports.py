@@ -88,6 +88,16 @@ def import_(
     strict: Annotated[
         bool, typer.Option("--strict", help="Fail instead of skipping objects or files")
     ] = False,
+    include: Annotated[
+        list[str] | None,
+        typer.Option(metavar="PATTERN", help="Import only matching paths: *.csv, day=*/**"),
+    ] = None,
+    exclude: Annotated[
+        list[str] | None, typer.Option(metavar="PATTERN", help="Leave out matching paths: _tmp/")
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="List and count the objects, without a commit")
+    ] = False,
     spark: Annotated[
         bool, typer.Option("--spark", help="Run on Spark, for very large lakes")
     ] = False,
@@ -110,11 +120,14 @@ def import_(
                 type="object" if one_object else "common_prefix",
                 path=source,
                 destination=destination.path,
+                include=include or [],
+                exclude=exclude or [],
             )
         ],
         commit=CommitCreation(message=message, metadata=key_values(meta)),
         strict=strict,
         spark=spark,
+        dry_run=dry_run,
     )
     if spark and find_spec("pyspark") is None:
         raise MissingExtraError("--spark", "spark")
@@ -183,7 +196,10 @@ def _finish(session: Session, running: _Import, source: str, *, no_progress: boo
             warn(f"{each.kind}: {each.count}, such as {each.example}")
         for address in status.skipped[:_SKIPPED_SHOWN]:
             warn(f"skipped: {address!r}")
-    assert status.commit is not None, "completed"
+    if status.commit is None:
+        would = f"Would import {status.ingested_objects} object(s) from {source}"
+        session.output.done(would, {"objects": status.ingested_objects, "skipped": skipped})
+        return
     commit, count = status.commit, status.ingested_objects
     done = (
         f"Nothing changed: commit {commit.id} already has the {count} object(s) from {source}"

@@ -22,9 +22,10 @@ _BRANCH: Final = "repository/{repository}/branch/{branch}"
 
 def _source(location: wire.ImportLocation) -> ImportSource:
     destination = location.destination.encode()
+    patterns = tuple(location.include), tuple(location.exclude)
     if location.type == "object":
-        return ImportSource(parse_address(location.path), destination)
-    return ImportSource.of_prefix(parse_namespace(location.path), destination)
+        return ImportSource(parse_address(location.path), destination, *patterns)
+    return ImportSource.of_prefix(parse_namespace(location.path), destination, *patterns)
 
 
 def _sources(body: wire.ImportPaths) -> list[ImportSource]:
@@ -65,6 +66,7 @@ def import_start(
         metadata={**commit.metadata, STRATEGY_KEY: "source-wins"},
         strict=body.strict,
         outside=body.spark,
+        dry_run=body.dry_run,
     )
     spark = _for_spark(request, repository, _sources(body)) if body.spark else None
     return wire.ImportInfo(id=import_id, spark=spark)
