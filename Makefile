@@ -109,7 +109,8 @@ deploy-lint: $(HELM) $(COMPOSE_SPEC) ## look for mistakes in deploy/: the contai
 	@# What Docker Compose reads its files with; it takes no values for what they leave to the user.
 	for file in deploy/compose/*.yaml; do $(COMPOSE_SPEC) --no-interpolation $$file > .envs/deploy/compose.yaml || exit 1; done
 	$(HELM) lint --strict deploy/helm/lakebed
-	$(HELM) template lake deploy/helm/lakebed --set ingress.enabled=true --set ingress.tlsSecret=tls --set autoscaling.enabled=true \
+	$(HELM) template lake deploy/helm/lakebed --set ingress.enabled=true --set ingress.tlsSecret=tls \
+		--set config.listen.trusted_proxies={10.0.0.1} --set networkPolicy.enabled=true --set autoscaling.enabled=true \
 		--set serviceMonitor.enabled=true --output-dir .envs/deploy/rendered
 	.envs/deploy/bin/yamllint -d '{extends: relaxed, rules: {line-length: disable, trailing-spaces: disable}}' .envs/deploy/rendered
 	@# The unit names a program that is not here; systemd says that and nothing else, if all is well.
@@ -177,6 +178,7 @@ lock: | $(filter .uv/bin/uv,$(UV)) ## resolve the lock files again (UPGRADE=1: t
 	$(LOCK) $(NEWEST) --constraint requirements/run.txt --output-file requirements/client.txt pyproject.toml
 	$(LOCK) $(NEWEST) --constraint requirements/dev.txt $(CONTAINER) \
 		--output-file requirements/container.txt pyproject.toml
+	$(LOCK) $(NEWEST) --constraint requirements/dev.txt --output-file requirements/build.txt requirements/build.in
 	$(LOCK) $(NEWEST) --output-file requirements/tables.txt requirements/tables.in pyproject.toml
 	$(LOCK) $(NEWEST) --constraint requirements/dev.txt --extra server \
 		--output-file requirements/wsgi.txt requirements/wsgi.in pyproject.toml

@@ -82,7 +82,14 @@ PARTS: Final = (
         "extended",
         "databases, clouds, S3 clients, kills, consoles and pages that `make test` leaves out",
         (*PARALLEL, "-m", f"extended and {NOT_ELSEWHERE}", "--timeout", "900"),
-        prepare=[_make(".envs/clients/bin/mc", ".envs/clients/bin/restic")],
+        prepare=[
+            _make(
+                *(
+                    f".envs/{name}"
+                    for name in ("clients/bin/mc", "clients/bin/restic", "deploy/bin/helm")
+                )
+            )
+        ],
     ),
     Part(
         "fetched",

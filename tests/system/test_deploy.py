@@ -2,6 +2,7 @@
 
 import configparser
 import re
+import subprocess
 from pathlib import Path
 from typing import Any, Final
 
@@ -9,18 +10,23 @@ import pytest
 import yaml
 
 from lakebed.server.config_files import read
+from lakebed.server.http.metrics import MetricsReaders
+from lakebed.server.http.request import TrustedProxies
 from lakebed.server.settings import ServerSettings
 
 DEPLOY: Final = Path(__file__).parents[2] / "deploy"
 CHART: Final = DEPLOY / "helm" / "lakebed"
 PORT: Final = ServerSettings().listen.port
-SECRET: Final = "0123456789abcdef"
+SECRET: Final = "p@ss/w?rd#%0123456789"
+HELM: Final = DEPLOY.parent / ".envs" / "deploy" / "bin" / "helm"
+DIGEST: Final = re.compile(r".+:\d+(\.\d+)+(-slim)?@sha256:[0-9a-f]{64}")
 PROBES: Final = {"/healthcheck", "/readiness", "/metrics"}
 
 
 def settings_of(variables: dict[str, str], file: Path | None = None) -> ServerSettings:
     """Read and check the settings as a server would; what is asked for is filled in."""
     filled = {name: re.sub(r"\$\{[^}]*\}", SECRET, value) for name, value in variables.items()}
+    assert SECRET not in filled.get("LAKEBED_SERVER__DATABASE__URL", "")
     settings = read(file, environment=filled)
     settings.check(file)
     return settings
@@ -28,7 +34,7 @@ def settings_of(variables: dict[str, str], file: Path | None = None) -> ServerSe
 
 @pytest.mark.parametrize(
     ("name", "database", "storage"),
-    [("sqlite", "sqlite:////data/", "local"), ("postgresql", "postgresql://lakebed:", "s3")],
+    [("sqlite", "sqlite:////data/", "local"), ("postgresql", "postgresql://lakebed@", "s3")],
 )
 def test_compose_files(name: str, database: str, storage: str) -> None:
     file = yaml.safe_load((DEPLOY / "compose" / f"{name}.yaml").read_text())
@@ -42,6 +48,8 @@ def test_compose_files(name: str, database: str, storage: str) -> None:
         settings = settings_of(server["environment"])
         assert settings.database.url.startswith(database)
         assert settings.blockstore.type == storage
+    others = [each["image"] for each in file["services"].values() if each["image"] != "lakebed"]
+    assert [image for image in others if not DIGEST.fullmatch(image)] == []
     published = [port for each in file["services"].values() for port in each.get("ports", ())]
     assert published == [f"127.0.0.1:{PORT}:{PORT}"]
 
@@ -52,9 +60,22 @@ def test_variables_of_compose_are_in_the_example() -> None:
     assert asked == set(re.findall(r"^(\w+)=$", example, re.MULTILINE))
 
 
+def test_the_proxy_of_compose_asks_for_readiness_and_retries() -> None:
+    file = yaml.safe_load((DEPLOY / "compose" / "postgresql.yaml").read_text())
+    proxy = file["services"]["proxy"]
+    assert proxy["volumes"] == ["./Caddyfile:/etc/caddy/Caddyfile:ro"]
+    text = (DEPLOY / "compose" / "Caddyfile").read_text()
+    assert f"reverse_proxy {' '.join(f'{name}:{PORT}' for name in proxy['depends_on'])} {{" in text
+    assert {"health_uri /readiness", "lb_try_duration 10s"} <= set(map(str.strip, text.split("\n")))
+
+
 def test_the_container() -> None:
     text = (DEPLOY / "docker" / "Dockerfile").read_text()
-    assert re.findall(r"^FROM .*", text, re.MULTILINE)[1:] == ["FROM python:3.11-slim"]
+    first, second = re.findall(r"^FROM (\S+)", text, re.MULTILINE)
+    assert first == second
+    assert DIGEST.fullmatch(first)
+    for install in re.findall(r"pip (?:install|wheel) [^&\n]*", text):
+        assert re.search("--require-hashes|--no-index|--no-build-isolation", install), install
     assert f"EXPOSE {PORT}" in text
     assert f"http://127.0.0.1:{PORT}/healthcheck" in text
     (user,) = re.findall(r"^USER (\d+):", text, re.MULTILINE)
@@ -69,19 +90,102 @@ def test_the_container() -> None:
         assert (DEPLOY.parent / source).exists()
 
 
-def test_the_chart() -> None:
+def test_the_chart(tmp_path: Path) -> None:
     values = yaml.safe_load((CHART / "values.yaml").read_text())
     deployment = (CHART / "templates" / "deployment.yaml").read_text()
     variables = dict.fromkeys(re.findall(r"name: (LAKEBED_SERVER__\w+)", deployment), SECRET)
     variables["LAKEBED_SERVER__DATABASE__URL"] = "postgresql://lakebed:secret@db:5432/lakebed"
-    file = CHART / "values.yaml"
-    given = read(None, environment=variables | _flat("LAKEBED_SERVER", values["config"]))
-    given.check(file)
-    assert given.listen.port == PORT
+    file = tmp_path / "lakebed.yaml"
+    file.write_text(yaml.safe_dump(values["config"]))
+    assert settings_of(variables, file).listen.port == PORT
     used = set(re.findall(r"path: (/\w+)", "".join(map(Path.read_text, templates()))))
     assert used - {"/"} == PROBES
     grace = int(re.findall(r"terminationGracePeriodSeconds: (\d+)", deployment)[0])
     assert grace > ServerSettings().processes.shutdown_seconds
+
+
+def render(tmp_path: Path, **values: Any) -> subprocess.CompletedProcess[str]:
+    """Render the chart by helm (``make .envs/deploy/bin/helm``)."""
+    file = tmp_path / "values.yaml"
+    file.write_text(yaml.safe_dump(values))
+    command = [str(HELM), "template", "lake", str(CHART), "--values", str(file)]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def rendered(tmp_path: Path, **values: Any) -> dict[str, Any]:
+    """Return the objects of the chart by kind."""
+    run = render(tmp_path, **values)
+    assert run.returncode == 0, run.stderr
+    return {each["kind"]: each for each in yaml.safe_load_all(run.stdout) if each}
+
+
+INGRESS: Final = {
+    "ingress": {"enabled": True, "annotations": {"a": "ingress"}},
+    "config": {"listen": {"trusted_proxies": ["10.244.3.0/24"]}},
+}
+
+
+@pytest.mark.extended
+def test_metrics_are_not_for_clients_of_the_ingress(tmp_path: Path) -> None:
+    found = rendered(tmp_path, **INGRESS)
+    file = tmp_path / "lakebed.yaml"
+    file.write_text(found["ConfigMap"]["data"]["lakebed.yaml"])
+    settings = read(file, environment={})
+    proxies = TrustedProxies(settings.listen.trusted_proxies)
+    readers = MetricsReaders(settings.metrics)
+    request = {"REMOTE_ADDR": "10.244.3.7", "HTTP_X_FORWARDED_FOR": "203.0.113.5"}
+    assert not readers.may_read(proxies.client_of(request), None)
+    assert readers.may_read(proxies.client_of({"REMOTE_ADDR": "10.244.9.9"}), None)
+
+
+@pytest.mark.extended
+def test_an_ingress_needs_trusted_proxies(tmp_path: Path) -> None:
+    run = render(tmp_path, ingress={"enabled": True})
+    assert run.returncode == 1
+    assert "ingress.enabled needs config.listen.trusted_proxies" in run.stderr
+
+
+@pytest.mark.extended
+def test_the_chart_passes_values_on(tmp_path: Path) -> None:
+    volume = {"name": "ca", "configMap": {"name": "database-ca"}}
+    mount = {"name": "ca", "mountPath": "/etc/database"}
+    peers = [{"podSelector": {"matchLabels": {"role": "client"}}}]
+    found = rendered(
+        tmp_path,
+        **INGRESS,
+        image={"pullSecrets": [{"name": "registry"}]},
+        podAnnotations={"a": "pod"},
+        service={"annotations": {"a": "service"}},
+        extraVolumes=[volume],
+        extraVolumeMounts=[mount],
+        networkPolicy={"enabled": True, "from": peers},
+    )
+    template = found["Deployment"]["spec"]["template"]
+    pod = template["spec"]
+    assert template["metadata"]["annotations"]["a"] == "pod"
+    assert found["Service"]["metadata"]["annotations"] == {"a": "service"}
+    assert found["Ingress"]["metadata"]["annotations"]["a"] == "ingress"
+    assert pod["imagePullSecrets"] == [{"name": "registry"}]
+    assert volume in pod["volumes"]
+    assert mount in pod["containers"][0]["volumeMounts"]
+    labels = template["metadata"]["labels"]
+    keys = ["topology.kubernetes.io/zone", "kubernetes.io/hostname"]
+    assert [each["topologyKey"] for each in pod["topologySpreadConstraints"]] == keys
+    for each in pod["topologySpreadConstraints"]:
+        assert each["labelSelector"]["matchLabels"] == labels
+    policy = found["NetworkPolicy"]["spec"]
+    assert policy["podSelector"]["matchLabels"] == labels
+    assert policy["ingress"] == [{"ports": [{"port": "http"}], "from": peers}]
+
+
+@pytest.mark.extended
+def test_new_settings_restart_the_servers(tmp_path: Path) -> None:
+    sums = [
+        rendered(tmp_path, **values)["Deployment"]["spec"]["template"]["metadata"]["annotations"]
+        for values in ({}, {"config": {"logging": {"format": "text"}}})
+    ]
+    assert sums[0].keys() == sums[1].keys() == {"checksum/config", "checksum/secret"}
+    assert sums[0]["checksum/config"] != sums[1]["checksum/config"]
 
 
 def test_templates_use_values_that_there_are() -> None:
@@ -142,12 +246,3 @@ def test_proxies_lead_to_the_port(name: str) -> None:
 
 def templates() -> list[Path]:
     return sorted((CHART / "templates").glob("*.yaml"))
-
-
-def _flat(prefix: str, section: dict[str, Any]) -> dict[str, str]:
-    """Write settings as variables."""
-    variables: dict[str, str] = {}
-    for name, value in section.items():
-        at = f"{prefix}__{name.upper()}"
-        variables |= _flat(at, value) if isinstance(value, dict) else {at: str(value)}
-    return variables

@@ -59,6 +59,24 @@ def test_duckdb_reads_and_writes(files: Any, place: str) -> None:
     assert found == [(1000, 499500)]
 
 
+def test_a_created_directory_is_empty_as_duckdb_2_expects(files: Any, place: str) -> None:
+    """DuckDB 2 lists the directory of ``COPY … PARTITION_BY`` after `mkdir`."""
+    with pytest.raises(FileNotFoundError):
+        files.ls(f"{place}/parts")
+    files.mkdir(f"{place}/parts/")
+    assert files.ls(f"{place}/parts") == []
+    assert files.isdir(f"{place}/parts")
+    with duckdb.connect() as connection:
+        connection.register_filesystem(files)
+        rows = "SELECT range AS n, range % 2 AS k FROM range(10)"
+        connection.execute(f"COPY ({rows}) TO '{place}/parts' (FORMAT parquet, PARTITION_BY k)")
+        query = f"SELECT k, count(*) FROM '{place}/parts/*/*.parquet' GROUP BY 1 ORDER BY 1"
+        assert connection.execute(query).fetchall() == [(0, 5), (1, 5)]
+    files.rm(f"{place}/parts", recursive=True)
+    files.rmdir(f"{place}/parts")
+    assert not files.exists(f"{place}/parts")
+
+
 def test_pyarrow_reads_and_writes(files: Any, place: str, main: lakebed.Branch) -> None:
     inside = place.removeprefix("lakebed://")
     pq.write_table(TABLE, f"{inside}/one.parquet", filesystem=files)

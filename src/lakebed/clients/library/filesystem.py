@@ -1,7 +1,7 @@
 """An fsspec file system of a lake: ``lakebed://repository/ref/path``.
 
 Repositories, refs and common prefixes are directories. Writing and deleting need a branch as the
-ref. A directory exists as long as an object lies below, so creating one does nothing.
+ref. A directory exists as long as an object lies below; a created one is empty, for its creator.
 """
 
 import os
@@ -62,6 +62,7 @@ class LakebedFileSystem(AbstractFileSystem):  # type: ignore[misc]  # untyped
             if folder is None
             else open_lake(folder, committer=committer)
         )
+        self._created: set[str] = set()
         # fsspec caches instances and never closes them.
         weakref.finalize(self, _close, self._lake, os.getpid())
 
@@ -87,7 +88,7 @@ class LakebedFileSystem(AbstractFileSystem):  # type: ignore[misc]  # untyped
         ref, above = self._ref(place), f"{place.repository}/{place.ref}/"
         below = f"{place.path}/" if place.path else ""
         found = [_described(above, item) for item in ref.objects(below, "/")]
-        if not found and place.path:
+        if not found and place.path and "/".join(place) not in self._created:
             return [_described(above, ref.object(place.path).stat())]
         return found
 
@@ -104,7 +105,10 @@ class LakebedFileSystem(AbstractFileSystem):  # type: ignore[misc]  # untyped
         try:
             return _described(above, ref.object(place.path).stat())
         except NotFound:
-            if next(iter(ref.objects(f"{place.path}/", "/")), None) is None:
+            if (
+                name not in self._created
+                and next(iter(ref.objects(f"{place.path}/", "/")), None) is None
+            ):
                 raise
         return _folder(name)
 
@@ -157,14 +161,15 @@ class LakebedFileSystem(AbstractFileSystem):  # type: ignore[misc]  # untyped
     def rm_file(self, path: str) -> None:
         self.rm(path)
 
-    def mkdir(self, path: str, create_parents: bool = True, **_: object) -> None:
-        """Do nothing: a directory exists when an object lies below."""
+    def mkdir(self, path: str, *_: object, **__: object) -> None:
+        """Let this instance find an empty directory: DuckDB 2 lists the directories it makes."""
+        self._created.add(self._strip_protocol(path))
 
-    def makedirs(self, path: str, exist_ok: bool = False) -> None:
-        """Do nothing, like `mkdir`."""
+    makedirs = mkdir
 
     def rmdir(self, path: str) -> None:
-        """Do nothing: a directory without objects does not exist."""
+        """Forget a directory without objects."""
+        self._created.discard(self._strip_protocol(path))
 
     # Places
 
