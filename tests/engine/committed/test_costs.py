@@ -10,6 +10,7 @@ import pytest
 from benchmarks.committed_data import as_puts, numbered_entries
 from lakebed.block import Address, BlockStore, MemorySettings, open_block
 from lakebed.engine.committed import Breaks, Cache, Committed, CommonPrefix, EntryQuery, Strategy
+from lakebed.engine.committed.walk import diff_steps
 from lakebed.formats import CHANGE_SCHEMA, MetaRangeID, metarange_path
 from tests.engine.committed.kit import HOME, RUNTIME, change_rows, committed, entry, rows
 
@@ -198,6 +199,22 @@ def test_a_page_of_versions_reads_the_changes_around_its_keys() -> None:
     items, ranges = cost(EntryQuery(delimiter=b"/", amount=1))
     assert items == 1
     assert ranges <= 40
+
+
+def test_a_suspended_comparison_holds_only_its_differences() -> None:
+    # A page of versions suspends up to a thousand of them.
+    keys = [b"%05d" % number for number in range(20_000)]
+    large = Breaks(mean_rows=20_000, max_rows=20_000)
+    store = committed(large, memory_bytes=0)
+    before = store.write([rows({key: entry(key, 0) for key in keys})])
+    after = store.apply(before, [change_rows({keys[7]: entry(keys[7], 1)})]).metarange_id
+    files = store._files
+    group = tuple(list(files.metarange(each).refs) for each in (before, after))
+    allocated = pa.total_allocated_bytes()
+    steps = diff_steps(files, group, b"", None)
+    assert next(steps).num_rows == 1
+    assert pa.total_allocated_bytes() - allocated < 100_000
+    assert list(steps) == []
 
 
 @pytest.mark.slow

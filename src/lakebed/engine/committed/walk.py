@@ -151,7 +151,8 @@ def differing_groups(
 
 def diff_steps(files: Files, group: Group, start: bytes, end: bytes | None) -> Iterator[pa.Table]:
     """Yield the differences in one group of ranges; no table is empty."""
-    for left_rows, right_rows in side_by_side(files, group, start, end):
-        found = diff_rows(left_rows, right_rows)
+    for sides in side_by_side(files, group, start, end):
+        found = diff_rows(*sides)
+        del sides  # a caller can suspend a thousand of these walks
         if found.num_rows:
             yield found
