@@ -327,6 +327,19 @@ export async function branchesAndTags({ page, at }) {
   await page.goto(at("objects?ref=from-the-page"));
   await page.getByLabel("Files to upload").setInputFiles([{ name: "x.txt", mimeType: "text/plain", buffer: Buffer.from("x") }]);
   await says(page, "Branch from-the-page is protected");
+  await page.goto(at("objects?ref=from-the-page"));
+  await page.getByRole("button", { name: "Upload" }).click();
+  await says(page, "Branch from-the-page is protected: change another branch and merge");
+  for (const name of ["Files", "A folder"]) assert(await button(page, name).isDisabled(), name);
+  for (const [part, name] of [["object?path=README.md&", "Delete"], ["changes?", "Commit"], ["changes?", "Discard all"]]) {
+    await page.goto(at(`${part}ref=from-the-page`));
+    await page.getByRole("button", { name, exact: true, disabled: true }).and(page.locator('[title^="Branch from-the-page is protected"]')).waitFor();
+  }
+  await page.goto(at("import?ref=from-the-page"));
+  await says(page, "Branch from-the-page is protected: change another branch and merge");
+  await page.goto(at("branches"));
+  await page.getByRole("button", { name: "Actions for from-the-page" }).click();
+  await says(page, "A protected branch cannot be deleted");
   await page.goto(at("branches"));
   await button(page, "Create branch").click();
   await field(page, "Name").fill("short-lived");

@@ -70,6 +70,7 @@ def test_a_record_shows_its_fields(
         "metadata": {"k": "v", "l": "\n"},
         "parents": ["p", "q"],
         "mtime": 60,
+        "mergeable": False,
     }
     Output(as_json=False).record(record)
     assert capsys.readouterr().out.splitlines() == [
@@ -78,6 +79,7 @@ def test_a_record_shows_its_fields(
         "metadata\tk=v, l=\\n",
         "parents\tp q",
         "mtime\t1970-01-01 00:01:00+00:00",
+        "mergeable\tfalse",
     ]
     with monkeypatch.context() as patch:
         patch.setattr("sys.stdout.isatty", lambda: True)
@@ -88,6 +90,7 @@ def test_a_record_shows_its_fields(
         "Metadata:      k=v, l=\\n",
         "Parents:       p q",
         "Mtime:         1970-01-01 00:01:00+00:00",
+        "Mergeable:     false",
     ]
     Output(as_json=True).record(record)
     assert json.loads(capsys.readouterr().out) == record

@@ -14,7 +14,7 @@ from lakebed.clients.cli.errors import LISTINGS
 from lakebed.engine import errors as engine_errors
 from lakebed.lake import errors as lake_errors
 from tests.clients.cli.kit import bare_environ
-from tests.clients.http.scripted import Answer, Request, answer_json, scripted_server
+from tests.clients.http.scripted import Answer, Request, answer_json, object_stats, scripted_server
 from tests.kit.words import helps
 
 
@@ -77,6 +77,22 @@ def inside(
             "'repo' is not the URI of a repository: expected for example lakefs://my-repo",
         ),
         (
+            ["merge", "lakefs://repo/dev", "lakefs://repo/main", "--strategy", "source"],
+            2,
+            (
+                "invalid value for '--strategy': 'source' is not one of 'source-wins',"
+                " 'dest-wins' (see `lakebed merge --help`)"
+            ),
+        ),
+        (
+            ["branch", "delete", "lakefs://repo/feature/x"],
+            2,
+            (
+                "'lakefs://repo/feature/x' is not the URI of a branch, tag or commit, whose names"
+                " have no /: expected for example lakefs://my-repo/main"
+            ),
+        ),
+        (
             ["commit", "lakefs://repo/main", "-m", " "],
             2,
             "the commit message is empty: describe the change, or pass --allow-empty-message",
@@ -130,6 +146,27 @@ def test_an_error_is_one_line(
     assert inside(*arguments) == (code, "", f"lakebed: {message}\n")
 
 
+@pytest.mark.parametrize(
+    ("arguments", "code", "failure"),
+    [
+        (["repo", "list"], 1, {"kind": "branch_not_found", "status": 404}),
+        (["branch", "list", "repo"], 2, {"kind": "misuse"}),
+        (["repo", "list", "--nonsense"], 2, {"kind": "misuse"}),
+        (["repo", "list", "--config", "missing.yaml"], 1, {"kind": "client_settings"}),
+        (["fs", "upload", "-s", "no.csv", "lakefs://repo/main/a"], 1, {"kind": "system"}),
+    ],
+)
+def test_with_json_an_error_is_an_object(
+    inside: Inside, arguments: list[str], code: int, failure: dict[str, object]
+) -> None:
+    refusal = {"kind": "branch_not_found", "message": "gone"}
+    with scripted_server(lambda _: answer_json(refusal, 404)) as endpoint:
+        ended, printed, said = inside("--json", "--endpoint", endpoint, *arguments)
+    shown = json.loads(said)
+    assert (ended, printed, said.count("\n")) == (code, "", 1)
+    assert {"message": shown["message"]} | failure == shown
+
+
 def test_a_bug_is_one_line_too(inside: Inside, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*_: object) -> str:
         raise AttributeError("x\ny")
@@ -157,6 +194,16 @@ def test_every_command_has_help(inside: Inside, name: str) -> None:
     code, printed, said = inside(name, "--help")
     assert (code, said) == (0, "")
     assert printed.startswith(f"Usage: lakebed {name} [OPTIONS]")
+
+
+def test_the_columns_of_a_listing_in_a_pipe_are_stable(inside: Inside) -> None:
+    found = [object_stats("a/", path_type="common_prefix"), object_stats("b", size_bytes=5)]
+    page = {"results": found, "pagination": {"has_more": False, "next_offset": ""}}
+    with scripted_server(lambda _: answer_json(page)) as endpoint:
+        _, printed, _ = inside("fs", "ls", "lakefs://lake/main/", "--endpoint", endpoint)
+    folder, stored = (line.split("\t") for line in printed.splitlines())
+    assert folder == ["", "", "a/"]
+    assert stored[1:] == ["5", "b"]
 
 
 def test_options_may_stand_before_and_after_the_command(inside: Inside) -> None:

@@ -1,10 +1,13 @@
 """Commands without a server: plugins, completion, what is said once, and what is not made."""
 
 import json
+import os
+import socket
 import subprocess
 import sys
 from importlib.metadata import version
 from pathlib import Path
+from urllib.parse import parse_qs
 
 import pytest
 
@@ -77,29 +80,117 @@ def test_a_script_for_each_shell_asks_the_command(
 ) -> None:
     code, script, _ = run(capfd, "completion", shell)
     assert code == 0
-    assert f"_LAKEBED_COMPLETE=complete_{shell}" in script
+    assert "_LAKEBED_COMPLETE=complete_" in script
+
+
+_PATHS = {"PYTHONPATH": os.environ.get("PYTHONPATH", "")}
+
+
+def _objects(request: Request) -> Answer:
+    """A server with two repositories, and objects in one."""
+    lake = {"creation_date": 0, "default_branch": "main", "storage_namespace": "mem://lake"}
+    path, _, query = request.target.partition("?")
+    found: dict[str, list[dict[str, object]]] = {
+        "/api/v1/repositories": [{"id": each, **lake} for each in ("lake", "last")],
+        "/api/v1/repositories/lake/branches": [{"id": "main", "commit_id": "1"}],
+        "/api/v1/repositories/lake/tags": [{"id": "made", "commit_id": "1"}],
+        "/api/v1/repositories/lake/refs/main/objects/ls": [
+            object_stats("a/", path_type="common_prefix"),
+            object_stats("a b.csv"),
+            object_stats("a.csv"),
+        ],
+    }
+    if path not in found:
+        return answer_json({"message": "no"}, 404)
+    [prefix] = parse_qs(query).get("prefix", [""])
+    results = [
+        each for each in found[path] if str(each.get("path") or each["id"]).startswith(prefix)
+    ]
+    page = {"has_more": False, "next_offset": "", "results": 0, "max_per_page": 1000}
+    return answer_json({"results": results, "pagination": page})
+
+
+@pytest.mark.parametrize(
+    ("line", "found"),
+    [
+        ("fs ls x", []),
+        ("fs ls l", ["lakefs://lake/", "lakefs://last/"]),
+        ("repo delete lakefs://la", ["lakefs://lake", "lakefs://last"]),
+        ("repo delete lakefs://lake/m", []),
+        ("merge lakefs://lake/m", ["lakefs://lake/main", "lakefs://lake/made"]),
+        (
+            "branch create lakefs://lake/x -s lakebed://lake/ma",
+            ["lakebed://lake/main", "lakebed://lake/made"],
+        ),
+        ("fs cat lakefs://lake/m", ["lakefs://lake/main/", "lakefs://lake/made/"]),
+        ("fs cat lakefs://lake/main/a", ["lakefs://lake/main/a/", "lakefs://lake/main/a.csv"]),
+        ("fs cat lakefs://other/m", []),
+    ],
+)
+def test_uris_are_completed(
+    home: Path,
+    capfd: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    line: str,
+    found: list[str],
+) -> None:
+    monkeypatch.setenv("_LAKEBED_COMPLETE", "complete_fish")
+    monkeypatch.setenv("_TYPER_COMPLETE_FISH_ACTION", "get-args")
+    with scripted_server(_objects) as endpoint:
+        monkeypatch.setenv("_TYPER_COMPLETE_ARGS", f"lakebed --endpoint {endpoint} {line}")
+        _, printed, said = run(capfd)
+    assert (printed.split(), said) == (found, "")
 
 
 @pytest.mark.slow
-def test_bash_completes_commands(home: Path) -> None:
+def test_completion_does_not_wait_for_a_server(home: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        endpoint = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        ended = subprocess.run(
+            [sys.executable, "-m", "lakebed"],
+            env=bare_environ(home)
+            | _PATHS
+            | {
+                "_LAKEBED_COMPLETE": "complete_fish",
+                "_TYPER_COMPLETE_FISH_ACTION": "get-args",
+                "_TYPER_COMPLETE_ARGS": f"lakebed --endpoint {endpoint} fs ls lakefs://",
+            },
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=True,
+        )
+    assert (ended.stdout, ended.stderr) == ("", "")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("line", "found"),
+    [
+        ("branch re", ["reset", "revert"]),
+        ("fs ls lakefs://la", ["//lake/", "//last/"]),  # the word since the last colon
+    ],
+)
+def test_bash_completes_commands_and_uris(home: Path, line: str, found: list[str]) -> None:
     program = home / "lakebed"
     program.write_text(f'#!/bin/sh\nexec {sys.executable} -m lakebed "$@"\n')
     program.chmod(0o755)
     ask = (
         'source <("$0" completion bash)\n'
-        "COMP_WORDS=(lakebed branch re) COMP_CWORD=2\n"
+        'COMP_LINE="lakebed $1" COMP_POINT=100 COMP_WORDBREAKS=:=\n'
         '_lakebed_completion "$0"\n'
         'echo "${COMPREPLY[@]}"\n'
     )
-    ended = subprocess.run(
-        ["bash", "-c", ask, str(program)],
-        env=bare_environ(home),
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=True,
-    )
-    assert ended.stdout.split() == ["reset", "revert"]
+    with scripted_server(_objects) as endpoint:
+        ended = subprocess.run(
+            ["bash", "-c", ask, str(program), line],
+            env=bare_environ(home) | _PATHS | {"LAKEBED_ENDPOINT": endpoint},
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=True,
+        )
+    assert ended.stdout.split() == found
 
 
 def test_a_server_that_is_never_reached_is_named_once(

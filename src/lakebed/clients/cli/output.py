@@ -60,7 +60,7 @@ class Size(int):
 
 def printable(value: object) -> str:
     """Convert a value to text without control characters."""
-    text = "" if value is None else str(value)
+    text = "" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
     if text.isprintable():
         return text
     return "".join(

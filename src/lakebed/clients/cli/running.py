@@ -1,19 +1,26 @@
 """Execution of a command: always an exit code and at most a short message, no traceback."""
 
 import io
+import json
 import os
 import re
 import sys
 import traceback
 from contextlib import suppress
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import typer
 from typer.main import get_command
 
 from lakebed.base.errors import LakebedError, MissingExtraError
-from lakebed.clients.cli.errors import FAILED, INTERRUPTED, exit_code, explained
+from lakebed.clients.cli.errors import (
+    FAILED,
+    INTERRUPTED,
+    InvalidArguments,
+    exit_code,
+    explained,
+)
 from lakebed.clients.cli.output import printable
 from lakebed.clients.cli.uris import forget_base_uri
 
@@ -24,20 +31,20 @@ SERVER_PACKAGES: Final = frozenset(
 
 
 def run(app: typer.Typer, arguments: list[str]) -> int:
-    """Run a command, and print its error.
+    """Run a command, and print its error: with `--json` as an object with `kind` and `message`.
 
     Returns:
         The exit code: 0, 1 for a failure, 2 for wrong arguments, 130 if interrupted.
     """
     _use_utf8()
     forget_base_uri()
+    failure = None
     try:
-        command = get_command(app)
         if "_LAKEBED_COMPLETE" in os.environ:
-            from typer._completion_classes import completion_init  # for shells only
+            from lakebed.clients.cli.completing import complete  # for shells only
 
-            completion_init()
-        result = command.main(arguments, prog_name="lakebed", standalone_mode=False)
+            complete(app)
+        result = get_command(app).main(arguments, prog_name="lakebed", standalone_mode=False)
         code = result if isinstance(result, int) else 0
     except (KeyboardInterrupt, typer.Abort):
         code = INTERRUPTED
@@ -46,36 +53,50 @@ def run(app: typer.Typer, arguments: list[str]) -> int:
     except SystemExit as end:  # raised by Typer after a broken pipe
         code = end.code if isinstance(end.code, int) else FAILED
     except Exception as error:  # noqa: BLE001 (printed without a traceback)
-        message, code = _explained(error)
-        _print_error(message)
+        failure, code = _explained(error)
     if code == INTERRUPTED:
-        _print_error("interrupted")
+        failure = {"kind": "interrupted", "message": "interrupted"}
+    if failure is not None:
+        _print_error(failure, as_json="--json" in arguments)
     return code if _flush() else FAILED
 
 
-def _explained(error: Exception) -> tuple[str, int]:
+def _explained(error: Exception) -> tuple[dict[str, Any], int]:
+    """Return the kind and the message of an error, and the exit code."""
     if isinstance(error, typer.TyperException):
         context = getattr(error, "ctx", None)
         hint = f" (see `{context.command_path} --help`)" if context else ""
         said = " ".join(error.format_message().split()).removesuffix(".")
+        # Pydantic's prefix, in Typer's errors about choices.
+        said = said.replace(": Value error, ", ": ")
         said = re.sub(r"(?<=')\. ([A-Z])", lambda start: f": {start[1].lower()}", said)
-        return f"{said[:1].lower()}{said[1:]}{hint}", error.exit_code
+        message = f"{said[:1].lower()}{said[1:]}{hint}"
+        return {"kind": InvalidArguments.kind, "message": message}, error.exit_code
     if isinstance(error, ModuleNotFoundError) and error.name in SERVER_PACKAGES:
         error = MissingExtraError("the server", "server")
     if isinstance(error, LakebedError):
-        return explained(error), exit_code(error)
+        from lakebed.clients.http.errors import Refused  # slow to import
+
+        failure: dict[str, Any] = {"kind": error.kind, "message": explained(error)}
+        if isinstance(error, Refused):
+            failure |= {"kind": error.body.kind or error.kind, "status": error.status}
+        return failure, exit_code(error)
     if isinstance(error, OSError):
         reason = error.strerror or str(error)
-        return f"{error.filename}: {reason}" if error.filename else reason, FAILED
+        message = f"{error.filename}: {reason}" if error.filename else reason
+        return {"kind": "system", "message": message}, FAILED
     place = traceback.extract_tb(error.__traceback__)[-1]
     where = f"{Path(place.filename).name}:{place.lineno}"
     what = " ".join(f"{type(error).__name__} at {where}: {error}".split())
-    return f"internal error, please report it: {what}", FAILED
+    return {"kind": "internal", "message": f"internal error, please report it: {what}"}, FAILED
 
 
-def _print_error(message: str) -> None:
+def _print_error(failure: dict[str, Any], *, as_json: bool) -> None:
     with suppress(BrokenPipeError):
-        for line in filter(str.strip, message.splitlines()):
+        if as_json:
+            print(json.dumps(failure), file=sys.stderr, flush=True)
+            return
+        for line in filter(str.strip, failure["message"].splitlines()):
             print(f"lakebed: {printable(line.strip())}", file=sys.stderr, flush=True)
 
 

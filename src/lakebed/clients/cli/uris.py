@@ -5,9 +5,10 @@ output of `fs ls` can be pasted. With a base URI, a URI without scheme is append
 `/` between both is ignored. Other texts raise `InvalidArguments`.
 """
 
+from collections.abc import Callable
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -98,7 +99,7 @@ def parse_ref(text: str) -> RefUri:
     if len(parts) == 1 or not parts[1] or parts[2:] not in ([], [""]):
         expected = "the URI of a branch, tag or commit"
         if parts[2:]:
-            expected += f", but of the path {parts[2]!r} at {parts[1]!r}"
+            expected += ", whose names have no /"
         raise _invalid_argument(text, expected, _REF_EXAMPLE)
     return RefUri(parts[0], parts[1])
 
@@ -163,23 +164,32 @@ def _invalid_argument(text: str, expected: str, example: str) -> InvalidArgument
     return InvalidArguments(f"{text!r} is not {expected}: expected for example {example}")
 
 
+def _completion(depth: int) -> Callable[[typer.Context, str], list[str]]:
+    def complete(context: typer.Context, incomplete: str) -> list[str]:
+        from lakebed.clients.cli.completing import uris  # for shells only
+
+        start = _SCHEMES[0] if _SCHEMES[0].startswith(incomplete) else incomplete
+        return uris(context, start, depth) if is_uri(start) else []
+
+    return complete
+
+
+REPOSITORY: Any = {"parser": parse_repository, "autocompletion": _completion(0)}
+REF: Any = {"parser": parse_ref, "autocompletion": _completion(1)}
+PATH: Any = {"parser": parse_path, "autocompletion": _completion(2)}
+"""How a parameter of a command parses a URI, and how a shell completes it."""
+
 RepositoryArgument = Annotated[
     RepositoryUri,
-    typer.Argument(parser=parse_repository, metavar="REPOSITORY", help=_REPOSITORY_EXAMPLE),
+    typer.Argument(**REPOSITORY, metavar="REPOSITORY", help=_REPOSITORY_EXAMPLE),
 ]
-BranchArgument = Annotated[
-    RefUri, typer.Argument(parser=parse_ref, metavar="BRANCH", help=_REF_EXAMPLE)
-]
-RefArgument = Annotated[RefUri, typer.Argument(parser=parse_ref, metavar="REF", help=_REF_EXAMPLE)]
-TagArgument = Annotated[
-    RefUri, typer.Argument(parser=parse_ref, metavar="TAG", help="lakefs://my-repo/v1")
-]
-PathArgument = Annotated[
-    PathUri, typer.Argument(parser=parse_path, metavar="PATH", help=_PATH_EXAMPLE)
-]
+BranchArgument = Annotated[RefUri, typer.Argument(**REF, metavar="BRANCH", help=_REF_EXAMPLE)]
+RefArgument = Annotated[RefUri, typer.Argument(**REF, metavar="REF", help=_REF_EXAMPLE)]
+TagArgument = Annotated[RefUri, typer.Argument(**REF, metavar="TAG", help="lakefs://my-repo/v1")]
+PathArgument = Annotated[PathUri, typer.Argument(**PATH, metavar="PATH", help=_PATH_EXAMPLE)]
 ObjectArgument = Annotated[
-    PathUri, typer.Argument(parser=parse_object, metavar="OBJECT", help=_PATH_EXAMPLE)
+    PathUri, typer.Argument(**PATH | {"parser": parse_object}, metavar="OBJECT", help=_PATH_EXAMPLE)
 ]
 LocationArgument = Annotated[
-    PathUri, typer.Argument(parser=parse_location, metavar="PATH", help=_PATH_EXAMPLE)
+    PathUri, typer.Argument(**PATH | {"parser": parse_location}, metavar="PATH", help=_PATH_EXAMPLE)
 ]

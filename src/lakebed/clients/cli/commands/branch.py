@@ -11,6 +11,7 @@ from lakebed.clients.cli.options import AllowEmptyOption, SkipHooksOption, YesOp
 from lakebed.clients.cli.output import CommitId
 from lakebed.clients.cli.session import PageOptions, Session, client_command
 from lakebed.clients.cli.uris import (
+    REF,
     BranchArgument,
     RefUri,
     RepositoryArgument,
@@ -40,7 +41,7 @@ def create(
     *,
     source: Annotated[
         RefUri,
-        typer.Option("--source", "-s", parser=parse_ref, metavar="REF", help="Ref to start from"),
+        typer.Option("--source", "-s", **REF, metavar="REF", help="Ref to start from"),
     ],
     skip_hooks: SkipHooksOption = False,
 ) -> None:

@@ -20,7 +20,7 @@ from lakebed.clients.cli.groups import new_app
 from lakebed.clients.cli.options import LocalRootOption, MetaOption, key_values
 from lakebed.clients.cli.output import printable, warn
 from lakebed.clients.cli.session import Session, client_command
-from lakebed.clients.cli.uris import PathUri, parse_path
+from lakebed.clients.cli.uris import PATH, PathUri
 from lakebed.clients.http.http import Client
 from lakebed.wire.imports import (
     ImportCreation,
@@ -73,7 +73,7 @@ def import_(
         PathUri,
         typer.Option(
             "--to",
-            parser=parse_path,
+            **PATH,
             metavar="lakefs://REPOSITORY/BRANCH[/PATH]",
             help="Destination; existing objects below are replaced",
         ),

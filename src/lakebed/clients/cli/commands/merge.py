@@ -13,7 +13,7 @@ from lakebed.clients.cli.groups import new_app
 from lakebed.clients.cli.options import AllowEmptyOption, MetaOption, SkipHooksOption, key_values
 from lakebed.clients.cli.output import Column, Size, coloured, printable, warn
 from lakebed.clients.cli.session import Session, client_command
-from lakebed.clients.cli.uris import RefArgument, RefUri, parse_ref, same_repository
+from lakebed.clients.cli.uris import REF, RefArgument, RefUri, same_repository
 from lakebed.clients.http.errors import Refused
 from lakebed.clients.http.http import Client
 from lakebed.clients.http.paging import list_items, list_some
@@ -39,7 +39,7 @@ def diff(
     session: Session,
     ref: RefArgument,
     other: Annotated[
-        RefUri | None, typer.Argument(parser=parse_ref, metavar="[REF]", help="Ref to compare with")
+        RefUri | None, typer.Argument(**REF, metavar="[REF]", help="Ref to compare with")
     ] = None,
     *,
     two_way: Annotated[
@@ -101,11 +101,11 @@ def merge(
     session: Session,
     source: Annotated[
         RefUri,
-        typer.Argument(parser=parse_ref, metavar="REF", help="Branch, tag or commit to merge"),
+        typer.Argument(**REF, metavar="REF", help="Branch, tag or commit to merge"),
     ],
     destination: Annotated[
         RefUri,
-        typer.Argument(parser=parse_ref, metavar="BRANCH", help="Branch that gets the changes"),
+        typer.Argument(**REF, metavar="BRANCH", help="Branch that gets the changes"),
     ],
     *,
     message: Annotated[
@@ -173,7 +173,7 @@ def _show_conflicts(session: Session, source: RefUri, destination: RefUri) -> No
 def merge_base(
     session: Session,
     ref: RefArgument,
-    other: Annotated[RefUri, typer.Argument(parser=parse_ref, metavar="REF", help="The other ref")],
+    other: Annotated[RefUri, typer.Argument(**REF, metavar="REF", help="The other ref")],
 ) -> None:
     """Find the merge base of two refs.
 

@@ -1,7 +1,7 @@
 // Hooks for data of the server, and state shared by the whole app.
 
 import { useCallback, useEffect, useRef, useState } from "./vendor/preact-htm.js";
-import { ApiError, explain, get } from "./api.js";
+import { ApiError, explain, get, path } from "./api.js";
 
 /**
  * @template T
@@ -103,6 +103,26 @@ export function useMissing(needs) {
   const found = useLoad((signal) => (asked.length ? get("/user", { may: asked }, signal).catch(() => null) : Promise.resolve(null)), asked.join("\n"));
   const denied = found.data?.denied ?? [];
   return Object.fromEntries(Object.entries(needs).map(([name, [action]], at) => [name, denied.includes(asked[at]) ? `Requires the permission ${action}: ask an administrator` : ""]));
+}
+
+/** Whether a pattern of a protection rule covers a branch. @param {string} pattern @param {string} branch */
+export function covers(pattern, branch) {
+  const text = pattern.replace(/[.+^${}()|\\]/g, "\\$&").replaceAll("[!", "[^").replaceAll("*", ".*").replaceAll("?", ".");
+  try {
+    return new RegExp(`^${text}$`).test(branch);
+  } catch {
+    return false;
+  }
+}
+
+/** The protection rules of a repository; none if the user may not read them. @param {string} name */
+export const useRules = (name) => useLoad((signal) => get(path`/repositories/${name}/settings/branch_protection`, {}, signal).catch(() => []), name);
+
+/** Why a branch refuses direct changes: empty if it accepts them, or not known yet. @param {string} name @param {string} branch @param {boolean | undefined} readOnly */
+export function useRefusal(name, branch, readOnly) {
+  const rules = useRules(name);
+  if (readOnly) return "This repository is read-only";
+  return rules.data?.some((/** @type {any} */ rule) => covers(rule.pattern, branch)) ? `Branch ${branch} is protected: change another branch and merge` : "";
 }
 
 // Notifications at the edge of the window.

@@ -20,13 +20,13 @@ from lakebed.clients.cli.options import MetaOption, key_values
 from lakebed.clients.cli.output import Column, Size, moment, printable, size, warn
 from lakebed.clients.cli.session import PageOptions, Session
 from lakebed.clients.cli.uris import (
+    PATH,
     LocationArgument,
     ObjectArgument,
     PathArgument,
     PathUri,
     RepositoryUri,
     parse_object,
-    parse_path,
 )
 from lakebed.clients.http.errors import Refused
 from lakebed.clients.http.http import CONNECTIONS_MAX
@@ -45,7 +45,7 @@ from lakebed.wire.objects import (
 from lakebed.wire.staging import ObjectStageCreation
 
 _COLUMNS: Final[list[Column[ObjectStats]]] = [
-    ("Written", lambda item: moment(item.mtime) if _is_object(item) else "folder"),
+    ("Written", lambda item: moment(item.mtime) if _is_object(item) else ""),
     ("Size", lambda item: Size(item.size_bytes or 0) if _is_object(item) else ""),
     ("Path", lambda item: item.path),
 ]
@@ -218,10 +218,10 @@ def _remove_folder(session: Session, folder: PathUri, concurrency: int) -> None:
 _REMOVED_AT_ONCE: Final = 1000
 
 SourceArgument = Annotated[
-    PathUri, typer.Argument(parser=parse_path, metavar="SOURCE", help="lakefs://my-repo/main/a.csv")
+    PathUri, typer.Argument(**PATH, metavar="SOURCE", help="lakefs://my-repo/main/a.csv")
 ]
 TargetArgument = Annotated[
-    PathUri, typer.Argument(parser=parse_path, metavar="TARGET", help="lakefs://my-repo/dev/b.csv")
+    PathUri, typer.Argument(**PATH, metavar="TARGET", help="lakefs://my-repo/dev/b.csv")
 ]
 RecursiveOption = Annotated[
     bool, typer.Option("--recursive", "-r", help="Include all objects below a folder")

@@ -1,29 +1,19 @@
 // The branches of a repository.
 
 import { html, useState } from "../vendor/preact-htm.js";
-import { get, path, post, remove } from "../api.js";
+import { path, post, remove } from "../api.js";
 import { Badge, Button, Empty, Field, Filter, Form, Heading, Id, Menu, More, Shown } from "../components.js";
 import { Icon } from "../icons.js";
 import { RefPicker } from "../refs.js";
 import { Link, inRepository } from "../router.js";
-import { notify, useAction, useList, useLoad } from "../state.js";
-
-/** Whether a pattern of a protection rule covers a branch. @param {string} pattern @param {string} branch */
-export function covers(pattern, branch) {
-  const text = pattern.replace(/[.+^${}()|\\]/g, "\\$&").replaceAll("*", ".*").replaceAll("?", ".");
-  try {
-    return new RegExp(`^${text}$`).test(branch);
-  } catch {
-    return false;
-  }
-}
+import { covers, notify, useAction, useList, useRules } from "../state.js";
 
 /** @param {{name: string, repository: any}} props */
 export function Branches({ name, repository }) {
   const [text, setText] = useState("");
   const [dialog, setDialog] = useState(/** @type {any} */ (null));
   const list = useList(path`/repositories/${name}/branches`, { prefix: text });
-  const rules = useLoad((signal) => get(path`/repositories/${name}/settings/branch_protection`, {}, signal).catch(() => []), name);
+  const rules = useRules(name);
   const main = repository.data?.default_branch ?? "";
   const why = repository.data?.read_only ? "This repository is read-only" : "";
   const done = () => {
@@ -44,7 +34,7 @@ export function Branches({ name, repository }) {
           <${Link} href=${inRepository(name, "compare", { ref: main, compare: each.id })}><${Icon} name="compare" />Compare with ${main}<//>
           <button disabled=${Boolean(why)} onClick=${() => { close(); setDialog({ kind: "create", source: each.id }); }}><${Icon} name="branch" />Branch from here</button>
           ${!rule && html`<button onClick=${() => { close(); setDialog({ kind: "protect", branch: each.id }); }}><${Icon} name="lock" />Protect</button>`}
-          ${each.id === main ? html`<p>The default branch cannot be deleted.</p>` : html`<button class="danger" disabled=${Boolean(why)} onClick=${() => { close(); setDialog({ kind: "delete", branch: each.id }); }}><${Icon} name="garbage" />Delete</button>`}`}<//></li>`;
+          ${each.id === main ? html`<p>The default branch cannot be deleted.</p>` : rule ? html`<p>A protected branch cannot be deleted.</p>` : html`<button class="danger" disabled=${Boolean(why)} onClick=${() => { close(); setDialog({ kind: "delete", branch: each.id }); }}><${Icon} name="garbage" />Delete</button>`}`}<//></li>`;
     })}</ul><${More} of=${list} what="more branches" />`}<//></section>
     ${dialog?.kind === "create" && html`<${Creation} name=${name} source=${dialog.source ?? main} onClose=${() => setDialog(null)} onDone=${done} />`}
     ${dialog?.kind === "delete" && html`<${Deletion} name=${name} branch=${dialog.branch} onClose=${() => setDialog(null)} onDone=${done} />`}

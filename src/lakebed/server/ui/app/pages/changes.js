@@ -6,7 +6,7 @@ import { Button, Check, Empty, Field, Form, Heading, Loading, Pairs, asRecord } 
 import { Differences } from "../diff.js";
 import { RefPicker } from "../refs.js";
 import { Link, go, inRepository } from "../router.js";
-import { notify, notifyError, useAction, useMissing } from "../state.js";
+import { notify, notifyError, useAction, useMissing, useRefusal } from "../state.js";
 
 /** @param {{name: string, repository: any, query: URLSearchParams}} props */
 export function Changes({ name, repository, query }) {
@@ -16,8 +16,8 @@ export function Changes({ name, repository, query }) {
   const where = `repository/${name}/branch/${branch}`;
   /** @type {Record<string, string>} */
   const missing = useMissing(branch ? { commit: ["fs:CreateCommit", where], reset: ["fs:RevertBranch", where] } : {});
+  const why = useRefusal(name, branch ?? "", repository.data?.read_only);
   if (!branch) return html`<${Loading} />`;
-  const why = repository.data?.read_only ? "This repository is read-only" : "";
   const again = () => {
     setDialog("");
     setRound(round + 1);

@@ -6,7 +6,7 @@ import { Badge, Button, ErrorBox, Facts, Field, Heading, Loading } from "../comp
 import { count, counted } from "../format.js";
 import { RefPicker } from "../refs.js";
 import { Link, go, inRepository } from "../router.js";
-import { useAction, useLoad, useMissing } from "../state.js";
+import { useAction, useLoad, useMissing, useRefusal } from "../state.js";
 
 const AGAIN_AFTER = 1500;
 
@@ -30,7 +30,8 @@ function Start({ name, branch, readOnly }) {
   const storage = config.data?.storage_config;
   const wrong = storage && source && !new RegExp(storage.import_validity_regex).test(source) ? `Must be in this server's storage, for example ${storage.blockstore_namespace_example}` : "";
   const missing = useMissing({ commit: ["fs:CreateCommit", `repository/${name}/branch/${branch}`], write: ["fs:WriteObject", `repository/${name}/branch/${branch}`] });
-  const why = readOnly ? "This repository is read-only" : missing.commit || missing.write ? missing.commit || missing.write : !source ? "Enter a source" : wrong ? "Correct the error above" : !message.trim() ? "Enter a commit message" : "";
+  const refusal = useRefusal(name, branch, readOnly) || missing.commit || missing.write;
+  const why = refusal ? refusal : !source ? "Enter a source" : wrong ? "Correct the error above" : !message.trim() ? "Enter a commit message" : "";
   const submit = (/** @type {Event} */ event) => {
     event.preventDefault();
     return action.run(async () => {

@@ -9,7 +9,7 @@ import { Preview } from "../preview.js";
 import { RefPicker } from "../refs.js";
 import { Link, go, inRepository } from "../router.js";
 import { Snippets } from "../snippets.js";
-import { useLoad, useMissing } from "../state.js";
+import { useLoad, useMissing, useRefusal } from "../state.js";
 import { Deletion } from "./objects.js";
 
 /** @param {{name: string, repository: any, query: URLSearchParams}} props */
@@ -23,7 +23,8 @@ export function ObjectPage({ name, repository, query }) {
   const folder = folderOf(place);
   const goBack = () => go(inRepository(name, "objects", { ref, path: folder }));
   const missing = useMissing({ remove: ["fs:DeleteObject", `repository/${name}/object/${place}`] });
-  const why = branch.data === null ? "To delete, pick a branch" : repository.data?.read_only ? "This repository is read-only" : missing.remove;
+  const refusal = useRefusal(name, ref, repository.data?.read_only);
+  const why = branch.data === null ? "To delete, pick a branch" : refusal || missing.remove;
   return html`<div class="row"><${RefPicker} name=${name} value=${ref} onPick=${(/** @type {string} */ chosen) => go(inRepository(name, "object", { ref: chosen, path: place }))} />
       <nav class="crumbs grow" aria-label="Folder"><${Link} href=${inRepository(name, "objects", { ref })}>${name}<//>${folder && html`<span aria-hidden="true">/</span><${Link} href=${inRepository(name, "objects", { ref, path: folder })}>${folder.slice(0, -1)}<//>`}</nav></div>
     ${stats.error?.status === 404 ? html`<section class="card"><${Empty} icon="file" title="Object not found"><p><code>${place}</code> does not exist at ${ref}. It may be on another branch, or in an earlier commit.</p><div class="row"><button onClick=${goBack}>Show folder</button><${Link} class="button" href=${inRepository(name, "commits", { ref, path: place })}>Show history<//></div><//></section>` : html`

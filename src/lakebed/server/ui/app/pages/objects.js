@@ -8,7 +8,7 @@ import { Icon } from "../icons.js";
 import { Preview } from "../preview.js";
 import { RefPicker } from "../refs.js";
 import { Link, go, inRepository } from "../router.js";
-import { notify, notifyError, remember, useAction, useList, useLoad } from "../state.js";
+import { notify, notifyError, remember, useAction, useList, useLoad, useRefusal } from "../state.js";
 import { Snippets } from "../snippets.js";
 import { Uploads, droppedFiles, useUploads } from "../uploads.js";
 
@@ -43,7 +43,8 @@ function Listing({ name, of: ref, prefix, search, readOnly }) {
   // Loaded entries are filtered immediately; Enter and the buttons query the server.
   const items = list.items.filter((each) => !text || each.path.slice(prefix.length).toLowerCase().includes(text.toLowerCase()));
   const isBranch = Boolean(branch.data);
-  const why = readOnly ? "This repository is read-only" : branch.data === null ? "Pick a branch to upload to" : "";
+  const refusal = useRefusal(name, ref, readOnly);
+  const why = refusal ? refusal : branch.data === null ? "Pick a branch to upload to" : "";
   const here = (/** @type {string} */ place, sought = "") => inRepository(name, "objects", { ref, path: place, search: sought });
   const seek = (/** @type {any} */ event) => {
     event.preventDefault();
@@ -83,7 +84,7 @@ function Listing({ name, of: ref, prefix, search, readOnly }) {
       ${list.error ? html`<div class="pad"><${ErrorBox} error=${list.error} retry=${list.reload} /></div>` : !list.data ? html`<${Loading} rows=${8} />` : items.length === 0
         ? html`<${Nothing} text=${text} search=${search} hasMore=${list.hasMore} prefix=${prefix} canUpload=${isBranch && !why} />`
         : html`<table><thead><tr><th>Name</th><th class="number">Size</th><th class="wide-only">Changed</th><th><span class="unseen">Actions</span></th></tr></thead>
-          <tbody>${items.map((each) => html`<${Row} key=${each.path} name=${name} ref_=${ref} prefix=${prefix} item=${each} canDelete=${isBranch && !readOnly} onDelete=${() => setDialog({ kind: "delete", item: each })} onUse=${() => setDialog({ kind: "snippets", item: each })} />`)}</tbody></table>`}
+          <tbody>${items.map((each) => html`<${Row} key=${each.path} name=${name} ref_=${ref} prefix=${prefix} item=${each} canDelete=${isBranch && !why} onDelete=${() => setDialog({ kind: "delete", item: each })} onUse=${() => setDialog({ kind: "snippets", item: each })} />`)}</tbody></table>`}
       <${More} of=${list} what=${search ? "more results" : "more entries"} />
     </section>
     ${readme && html`<section class="card"><header><h2>${nameOf(readme.path)}</h2></header><${Preview} name=${name} of=${ref} path_=${readme.path} plain /></section>`}
@@ -131,7 +132,7 @@ function Row({ name, ref_: ref, prefix, item, canDelete, onDelete, onUse }) {
       ${!isFolder && html`<button onClick=${() => { close(); presign(); }}><${Icon} name="copy" />Copy presigned URL</button>`}
       <button onClick=${() => { close(); onUse(); }}><${Icon} name="code" />Code snippets…</button>
       <${Link} href=${inRepository(name, "commits", { ref, path: item.path })}><${Icon} name="commit" />History<//>
-      ${canDelete ? html`<button class="danger" onClick=${() => { close(); onDelete(); }}><${Icon} name="garbage" />Delete</button>` : html`<p>To delete, pick a writable branch.</p>`}`}<//></td></tr>`;
+      ${canDelete ? html`<button class="danger" onClick=${() => { close(); onDelete(); }}><${Icon} name="garbage" />Delete</button>` : html`<p>To delete, pick a branch that is neither protected nor read-only.</p>`}`}<//></td></tr>`;
 }
 
 const DELETED_AT_ONCE = 1000;
