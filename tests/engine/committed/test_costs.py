@@ -10,6 +10,9 @@ import pytest
 from benchmarks.committed_data import as_puts, numbered_entries
 from lakebed.block import Address, BlockStore, MemorySettings, open_block
 from lakebed.engine.committed import Breaks, Cache, Committed, CommonPrefix, EntryQuery, Strategy
+from lakebed.engine.committed import store as committed_store
+from lakebed.engine.committed.listing import DiffBlocks
+from lakebed.engine.committed.versions import EntryVersion
 from lakebed.engine.committed.walk import diff_steps
 from lakebed.formats import CHANGE_SCHEMA, MetaRangeID, metarange_path
 from tests.engine.committed.kit import HOME, RUNTIME, change_rows, committed, entry, rows
@@ -235,3 +238,58 @@ def test_a_merge_reads_only_what_both_sides_changed() -> None:
     assert store.get(merged, b"04000") == ours[b"04000"]
     assert store.get(merged, b"04001") == theirs[b"04001"]
     assert store.get(merged, b"00001") == ours[b"00001"]
+
+
+def test_a_page_of_versions_keeps_few_rows_of_each_comparison(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    block = open_block(MemorySettings())
+    breaks = Breaks(mean_rows=400, max_rows=1000)
+    writer = reopened(block, breaks)
+    keys = [b"%04d" % number for number in range(1000)]
+    states = [
+        writer.write([rows({key: entry(key, 4 - number) for key in keys})]) for number in range(4)
+    ]
+
+    def pages(amount: int) -> list[bytes]:
+        found: list[bytes] = []
+        place, resume = b"", None
+        while True:
+            query = EntryQuery(after=place, amount=amount)
+            page = reopened(block, breaks).list_versions(states, query, resume_at=resume)
+            found += [
+                each.change.entry.key for each in page.items if isinstance(each, EntryVersion)
+            ]
+            if not page.has_more:
+                return found
+            last = page.items[-1]
+            assert isinstance(last, EntryVersion)
+            place, resume = last.change.entry.key, last.state + 1
+
+    expected = sorted([*keys] * 4)
+    assert pages(1000) == expected
+    monkeypatch.setattr(committed_store, "VERSION_ROWS_MAX", 7)
+    assert pages(301) == expected
+    cut = DiffBlocks(
+        writer._files,
+        writer._files.metarange(states[0]),
+        writer._files.metarange(states[1]),
+        b"",
+        rows_max=7,
+    )
+    found = cut.seek(b"0500")
+    assert found is not None
+    assert [found.keys[0], found.keys[-1], len(found.keys)] == [b"0500", b"0506", 7]
+    again = cut.seek(b"0507")
+    assert again is not None
+    assert again.keys[0] == b"0507"
+
+
+def test_a_page_of_versions_covers_fewer_states_of_many_ranges(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    store = reopened(open_block(MemorySettings()), Breaks(mean_rows=20, max_rows=50))
+    states = [store.write([rows({b"key": entry(b"key", number)})]) for number in range(40)]
+    monkeypatch.setattr(committed_store, "VERSION_RANGES_MAX", 20)
+    page = store.list_versions(states, EntryQuery())
+    assert len(page.items) == 32

@@ -267,7 +267,9 @@ class EntryBlocks:
 class DiffBlocks:
     """The differences between two metaranges; only ranges with items are compared.
 
-    With `other`, only differences where the right also differs from `other`.
+    With `other`, only differences where the right also differs from `other`. With `rows_max`, no
+    more rows are kept, and a range with more is compared again for the rest: a page of versions
+    holds many comparisons.
     """
 
     def __init__(
@@ -278,14 +280,17 @@ class DiffBlocks:
         prefix: bytes,
         *,
         other: MetaRange | None = None,
+        rows_max: int | None = None,
     ) -> None:
         self._files = files
         self._left = left
         self._right = right
         self._other = other
+        self._rows_max = rows_max
         self._end = prefix_end(prefix)
         self._groups: Iterator[Group] | None = None
         self._group: Group | None = None
+        self._compared: Group | None = None
         self._tables: Iterator[pa.Table] = iter(())
         self._block: TableBlock | None = None
 
@@ -294,7 +299,7 @@ class DiffBlocks:
             group = self._find_group(key)
             if group is None:
                 return None
-            self._group = None
+            self._group, self._compared = None, group
             self._tables = diff_steps(self._files, group, key, self._end)
         return block
 
@@ -316,8 +321,19 @@ class DiffBlocks:
                 return None
             rows = self._differing(table)
             if rows.num_rows:
-                self._block = TableBlock(rows)
+                self._block = self._cut(TableBlock(rows), key)
         return self._block
+
+    def _cut(self, block: TableBlock, key: bytes) -> TableBlock:
+        """Return a block without the rows that need not be kept."""
+        if self._rows_max is None or len(block.keys) <= self._rows_max:
+            return block
+        first = min(block.keys.find(key), len(block.keys) - 1)
+        last = min(first + self._rows_max, len(block.keys))
+        if last < len(block.keys):
+            self._group, self._tables = self._compared, iter(())
+        # A slice would keep the memory of the whole table.
+        return TableBlock(block.rows(first, last).take(pa.array(range(last - first))))
 
     def _find_group(self, key: bytes) -> Group | None:
         """Return the next group that can have a key or later keys, or None."""

@@ -36,6 +36,11 @@ from lakebed.formats.files import one_array
 
 FILES_ROOTS_OPEN: Final = 1024
 
+# A page of versions holds a comparison for each commit: some rows of it, and the metarange.
+VERSION_ROWS_MAX: Final = 250
+VERSION_RANGES_MAX: Final = 100_000
+_STATES_AT_ONCE: Final = 16
+
 
 class Committed:
     """The committed entries of one repository.
@@ -335,15 +340,23 @@ class Committed:
     ) -> VersionItems:
         """Return a page of the changes between states, the newest first; see `version_page`.
 
-        All entries of the last state are changes. `staged` are changes of the first state, shown as
-        state -1.
+        All entries of the last state are changes; of states with very many ranges, the newest
+        count. `staged` are changes of the first state, shown as state -1.
         """
-        loaded = self._runtime.map_parallel(self._files.metarange, states)
+        loaded: list[MetaRange] = []
+        while (
+            len(loaded) < len(states)
+            and sum(len(each.refs) for each in loaded) < VERSION_RANGES_MAX
+        ):
+            some = states[len(loaded) : len(loaded) + _STATES_AT_ONCE]
+            loaded += self._runtime.map_parallel(self._files.metarange, some)
         loaded.append(MetaRange(MetaRangeID(""), ()))
         sources: dict[int, ChangeBlocks] = {} if staged is None else {-1: staged}
         for number, (after, before) in enumerate(pairwise(loaded)):
             if after.metarange_id != before.metarange_id:
-                sources[number] = DiffBlocks(self._files, before, after, query.prefix)
+                sources[number] = DiffBlocks(
+                    self._files, before, after, query.prefix, rows_max=VERSION_ROWS_MAX
+                )
         return version_page(self._runtime, sources, query, resume_at=resume_at)
 
     def _builder(self, *inputs: MetaRange) -> Builder:
