@@ -198,7 +198,7 @@ def _storage(root: Path) -> Storage:
 def driver_memory(spark: SparkSession) -> int:
     """Bytes: the most that this process ever had, and what the JVM holds on to."""
     gc.collect()
-    jvm = spark.sparkContext._jvm  # noqa: SLF001 - there is no other door
+    jvm = spark.sparkContext._jvm  # noqa: SLF001 - there is no public call
     assert jvm is not None
     jvm.java.lang.System.gc()
     runtime = jvm.java.lang.Runtime.getRuntime()

@@ -23,7 +23,7 @@ from tests.compat.s3_tools import PART_BYTES, AwsCli, Rclone
 from tests.kit.object_stores import BUCKET
 from tests.kit.s3_gateway import Client, Gateway
 from tests.server.kit import ADMIN, REPOSITORY
-from tests.server.s3.door import Door
+from tests.server.s3.gateway_client import GatewayClient
 
 
 @pytest.fixture(scope="module")
@@ -185,7 +185,7 @@ def test_a_presigned_url_of_local_storage_says_when_the_object_was_written(
 
 
 @pytest.fixture
-def on_s3(seaweedfs_settings: S3Settings) -> Iterator[Door]:
+def on_s3(seaweedfs_settings: S3Settings) -> Iterator[GatewayClient]:
     """The gateway in this process, on a storage that signs URLs."""
     found = seaweedfs_settings
     settings = load(
@@ -206,12 +206,12 @@ def on_s3(seaweedfs_settings: S3Settings) -> Iterator[Door]:
         services.catalog.repositories.create(
             REPOSITORY, parse_namespace(f"s3://{BUCKET}/redirected"), committer="admin"
         )
-        yield Door(services)
+        yield GatewayClient(services)
     finally:
         services.close()
 
 
-def test_a_client_that_can_is_sent_to_the_storage(on_s3: Door) -> None:
+def test_a_client_that_can_is_sent_to_the_storage(on_s3: GatewayClient) -> None:
     key, agent = f"/{REPOSITORY}/main/far", {"user-agent": "x s3RedirectionSupport y"}
     assert on_s3.ask("PUT", key, b"far away").status == 200
     etag = on_s3.ask("HEAD", key, headers=agent).headers["etag"]

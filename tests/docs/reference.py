@@ -369,7 +369,7 @@ def errors_page() -> str:
 
 @cache
 def _errors() -> tuple[type[LakebedError], ...]:
-    """All errors of the modules that are named for them, and of the doors' shared parts."""
+    """All errors of the modules that are named for them, and of the APIs' shared parts."""
     places = re.compile(r"lakebed\.(?!testing\b)(.*\.)?errors|lakebed\.server\.http\.\w+")
     for module in pkgutil.walk_packages(lakebed.__path__, "lakebed."):
         if places.fullmatch(module.name):

@@ -4,8 +4,8 @@ from typing import Final
 
 from tests.fuzz import (
     actions,
+    api_requests,
     documents,
-    doors,
     files,
     http_requests,
     names,
@@ -17,7 +17,7 @@ from tests.fuzz import (
 from tests.fuzz.target import Target
 
 _FILES: Final = (
-    *(signatures, s3_requests, http_requests, names, policies, documents, files, doors),
+    *(signatures, s3_requests, http_requests, names, policies, documents, files, api_requests),
     *(actions, previews),
 )
 

@@ -1,4 +1,4 @@
-"""What requests to any door hold: forms, ranges, conditions, tokens, addresses, lengths."""
+"""What requests to any API hold: forms, ranges, conditions, tokens, addresses, lengths."""
 
 import base64
 from datetime import UTC, datetime

@@ -20,7 +20,7 @@ from botocore.credentials import Credentials
 from hypothesis import strategies as st
 
 from lakebed.testing.servers.lakebed import LakebedServer, lakebed_server
-from tests.fuzz.doors import ALLOWED, rest_requests, s3_requests
+from tests.fuzz.api_requests import ALLOWED, rest_requests, s3_requests
 from tests.fuzz.inputs import damaged
 from tests.fuzz.target import Targets
 

@@ -14,7 +14,7 @@ from lakebed.lake.objects import Objects
 from lakebed.server.app import build_api
 from lakebed.server.hook_calls import HookCalls
 from tests.server.kit import ADMIN, REPOSITORY, Server, server
-from tests.server.s3.door import Door
+from tests.server.s3.gateway_client import GatewayClient
 
 PATH = f"/repositories/{REPOSITORY}/refs/main/objects/stat"
 SENT = {"X-Request-ID": "id-1"}
@@ -84,8 +84,8 @@ def test_a_request_that_is_forced(world: Server, seen: list[Actor], admin: Actor
 
 
 def test_a_request_by_s3(world: Server, seen: list[Actor], admin: Actor) -> None:
-    door = Door(world.services)
-    answer = door.ask("DELETE", f"/{REPOSITORY}/main/never", headers=SENT)
+    gateway_client = GatewayClient(world.services)
+    answer = gateway_client.ask("DELETE", f"/{REPOSITORY}/main/never", headers=SENT)
     assert answer.status == 204, answer.body
     assert seen == [replace(admin, entry_point=EntryPoint.S3)]
 

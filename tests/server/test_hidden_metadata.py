@@ -1,4 +1,4 @@
-"""What the catalog keeps in the metadata of entries for itself is in no answer of either door."""
+"""What the catalog keeps in the metadata of entries for itself is in no answer of either API."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,7 +13,7 @@ from lakebed.server.api.operations import ROUTES
 from lakebed.server.api.routes import Route
 from tests.server.kit import BRANCH, REPOSITORY, Server, server
 from tests.server.operations import PATH, filled, request
-from tests.server.s3.door import Door
+from tests.server.s3.gateway_client import GatewayClient
 
 pytestmark = pytest.mark.slow
 
@@ -59,11 +59,11 @@ S3_TARGETS = [
 
 
 @dataclass
-class TwoDoors:
+class TwoClients:
     """A server with objects that have reserved metadata of every kind."""
 
     api: Server
-    s3: Door
+    s3: GatewayClient
     upload_id: str
     """Of an upload that is open."""
 
@@ -73,9 +73,9 @@ class TwoDoors:
 
 
 @contextmanager
-def opened() -> Iterator[TwoDoors]:
+def opened() -> Iterator[TwoClients]:
     with server() as api:
-        s3 = Door(api.services)
+        s3 = GatewayClient(api.services)
         at = f"/repositories/{REPOSITORY}/branches"
         made = api.call("POST", at, json={"name": BEFORE, "source": BRANCH})
         assert made.status_code == 201, made.text
@@ -85,24 +85,24 @@ def opened() -> Iterator[TwoDoors]:
         put_in_parts(s3, STAGED)
         once = {"If-None-Match": "*", "amz-sdk-invocation-id": "0" * 32}
         assert s3.ask("PUT", f"/{REPOSITORY}/main/{ONCE}", b"data", headers=once).status == 200
-        yield TwoDoors(api, s3, begin(s3, PATH))
+        yield TwoClients(api, s3, begin(s3, PATH))
 
 
 @pytest.fixture(scope="module")
-def world() -> Iterator[TwoDoors]:
+def world() -> Iterator[TwoClients]:
     """For what only reads."""
     with opened() as found:
         yield found
 
 
-def begin(s3: Door, path: str) -> str:
+def begin(s3: GatewayClient, path: str) -> str:
     """Begin an upload whose object will have a header and a checksum."""
     headers = {"Content-Encoding": "gzip", "x-amz-checksum-algorithm": "CRC32"}
     begun = s3.ask("POST", f"/{REPOSITORY}/main/{path}?uploads", headers=headers)
     return begun.body.decode().partition("<UploadId>")[2].partition("<")[0]
 
 
-def put_in_parts(s3: Door, path: str) -> None:
+def put_in_parts(s3: GatewayClient, path: str) -> None:
     """Upload an object in one part."""
     target = f"/{REPOSITORY}/main/{path}?uploadId={begin(s3, path)}"
     etag = s3.ask("PUT", f"{target}&partNumber=1", b"data").headers["etag"]
@@ -111,7 +111,7 @@ def put_in_parts(s3: Door, path: str) -> None:
     assert s3.ask("POST", target, body.encode()).status == 200
 
 
-def test_the_objects_have_such_metadata(world: TwoDoors) -> None:
+def test_the_objects_have_such_metadata(world: TwoClients) -> None:
     for path in (PATH, STAGED):
         stats = world.stat(path)
         assert {name.removeprefix(RESERVED) for name in stats.reserved} == {
@@ -123,7 +123,7 @@ def test_the_objects_have_such_metadata(world: TwoDoors) -> None:
     assert f"{RESERVED}requests" in world.stat(ONCE).reserved
 
 
-def answer_of(world: TwoDoors, route: Route) -> str:
+def answer_of(world: TwoClients, route: Route) -> str:
     """Make a request; return all that was answered."""
     method, _, kwargs = request(route)
     params = {**kwargs.pop("params", {}), **QUERIES.get(route.operation, {})}
@@ -133,7 +133,7 @@ def answer_of(world: TwoDoors, route: Route) -> str:
 
 
 @pytest.mark.parametrize("route", READS, ids=lambda route: route.operation)
-def test_no_answer_to_a_read_has_them(world: TwoDoors, route: Route) -> None:
+def test_no_answer_to_a_read_has_them(world: TwoClients, route: Route) -> None:
     assert RESERVED not in answer_of(world, route)
 
 
@@ -144,12 +144,12 @@ def test_no_answer_to_a_write_has_them(route: Route) -> None:
 
 
 @pytest.mark.parametrize("operation", ["statObject", "listObjects", "diffRefs", "diffBranch"])
-def test_the_walk_sees_the_objects(world: TwoDoors, operation: str) -> None:
+def test_the_walk_sees_the_objects(world: TwoClients, operation: str) -> None:
     route = next(each for each in READS if each.operation == operation)
     assert (STAGED if operation == "diffBranch" else PATH) in answer_of(world, route)
 
 
-def test_no_answer_of_the_gateway_has_them(world: TwoDoors) -> None:
+def test_no_answer_of_the_gateway_has_them(world: TwoClients) -> None:
     for method, target in S3_TARGETS:
         headers = {"x-amz-object-attributes": "Checksum,ObjectParts,ETag"}
         answer = world.s3.ask(method, target.replace("UPLOAD", world.upload_id), headers=headers)

@@ -25,7 +25,7 @@ from lakebed.wire.objects import PathQuery
 from lakebed.wire.repositories import RepositoryCreation
 from lakebed.wire.staging import ObjectStageCreation
 from tests.server.kit import ADMIN, BRANCH, REPOSITORY, Server, server
-from tests.server.s3.door import Door
+from tests.server.s3.gateway_client import GatewayClient
 
 ON_BRANCH: Final = f"/repositories/{REPOSITORY}/branches/{BRANCH}"
 LIST: Final = f"/repositories/{REPOSITORY}/refs/{BRANCH}/objects/ls"
@@ -457,7 +457,7 @@ def test_an_object_with_too_much_metadata_can_be_read_by_s3() -> None:
 
 
 def test_deleting_many_objects_does_not_tell_whether_a_repository_exists(world: Server) -> None:
-    gate = Door(world.services)
+    gate = GatewayClient(world.services)
     stranger = user(world.services, "stranger", allow("fs:ListRepositories"))
     body = b"<Delete><Object><Key>main/x</Key></Object></Delete>"
     md5 = base64.b64encode(hashlib.md5(body, usedforsecurity=False).digest()).decode()

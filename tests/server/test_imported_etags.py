@@ -9,7 +9,7 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from tests.server.kit import Server, server
-from tests.server.s3.door import Door
+from tests.server.s3.gateway_client import GatewayClient
 
 BRANCHES = "/repositories/lake/branches"
 OBJECTS = "/repositories/lake/refs/main/objects"
@@ -21,7 +21,7 @@ class Imported:
 
     def __init__(self, api: Server, folder: Path) -> None:
         self.api = api
-        self.s3 = Door(api.services)
+        self.s3 = GatewayClient(api.services)
         self.folder = folder
         folder.mkdir()
         for name in ("one", "two"):

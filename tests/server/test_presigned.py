@@ -14,7 +14,7 @@ from lakebed.block import Address
 from lakebed.lake.entry_metadata import RESERVED
 from lakebed.server.http.presigned import PATH, URLSigner
 from tests.server.kit import REPOSITORY, Server, server
-from tests.server.s3.door import Door
+from tests.server.s3.gateway_client import GatewayClient
 
 ADDRESS = Address.parse("local://lakes/a/b")
 BACKING = f"/repositories/{REPOSITORY}/branches/main/staging/backing"
@@ -119,7 +119,7 @@ def test_an_upload_by_presigned_url_does_not_replace_what_came_meanwhile(
     assert block.read(Address.parse(given_out["physical_address"])) == b"first"
 
 
-def test_what_was_replaced_after_it_was_linked_is_gone_at_every_door(world: Server) -> None:
+def test_what_was_replaced_after_it_was_linked_is_gone_at_every_api(world: Server) -> None:
     block = world.services.foundation.block
     block.presigned_put_creates_only = False  # as with S3
     given_out = world.call("GET", BACKING, params={"path": "z", "presign": "true"}).json
@@ -141,22 +141,25 @@ def test_what_was_replaced_after_it_was_linked_is_gone_at_every_door(world: Serv
     for path, params, _ in asked:
         answer = world.call("GET", path, params=params)
         assert (answer.status_code, answer.json["kind"]) == (410, "changed_bytes")
-    door = Door(world.services)
-    by_s3 = door.ask("GET", f"/{REPOSITORY}/main/z")
+    gateway_client = GatewayClient(world.services)
+    by_s3 = gateway_client.ask("GET", f"/{REPOSITORY}/main/z")
     assert (by_s3.status, by_s3.code) == (410, "ObjectChanged")
     # What needs no bytes goes on.
     assert world.call("GET", f"{at}/stat", params={"path": "z"}).status_code == 200
     assert world.call("GET", f"{at}/ls", params={"presign": "true"}).status_code == 200
 
 
-def test_what_was_linked_before_it_was_there_is_held_to_at_every_door() -> None:
+def test_what_was_linked_before_it_was_there_is_held_to_at_every_api() -> None:
     with server(links__require_object=False) as world:
         block = world.services.foundation.block
         given_out = world.call("GET", BACKING, params={"path": "u", "presign": "true"}).json
         body = {"staging": given_out, "checksum": "c", "size_bytes": 8}
         linked = world.call("PUT", BACKING, params={"path": "u"}, json=body)
         assert (linked.status_code, linked.json["size_bytes"]) == (200, 8)
-        at, door = f"/repositories/{REPOSITORY}/refs/main/objects", Door(world.services)
+        at, gateway_client = (
+            f"/repositories/{REPOSITORY}/refs/main/objects",
+            GatewayClient(world.services),
+        )
         asked = [
             (at, {"path": "u"}, 200),
             (at, {"path": "u", "presign": "true"}, 302),
@@ -165,7 +168,7 @@ def test_what_was_linked_before_it_was_there_is_held_to_at_every_door() -> None:
         for path, params, _ in asked:
             answer = world.call("GET", path, params=params)
             assert (answer.status_code, answer.json["kind"]) == (410, "missing_bytes")
-        assert door.ask("GET", f"/{REPOSITORY}/main/u").status == 404
+        assert gateway_client.ask("GET", f"/{REPOSITORY}/main/u").status == 404
         upload = urlsplit(given_out["presigned_url"]).path
         assert world.request("PUT", upload, body=b"original").status_code == 200
         for path, params, status in asked:
@@ -175,10 +178,10 @@ def test_what_was_linked_before_it_was_there_is_held_to_at_every_door() -> None:
         for path, params, _ in asked:
             answer = world.call("GET", path, params=params)
             assert (answer.status_code, answer.json["kind"]) == (410, "changed_bytes")
-        assert door.ask("GET", f"/{REPOSITORY}/main/u").code == "ObjectChanged"
+        assert gateway_client.ask("GET", f"/{REPOSITORY}/main/u").code == "ObjectChanged"
         # What needs no bytes goes on; a listing does not look, and so signs nothing.
         assert world.call("GET", f"{at}/stat", params={"path": "u"}).status_code == 200
-        assert door.ask("HEAD", f"/{REPOSITORY}/main/u").status == 200
+        assert gateway_client.ask("HEAD", f"/{REPOSITORY}/main/u").status == 200
         (listed,) = world.call("GET", f"{at}/ls", params={"presign": "true"}).json["results"]
         assert listed["physical_address"] == given_out["physical_address"]
 

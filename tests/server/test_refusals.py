@@ -121,7 +121,7 @@ def test_every_one_is_counted_with_the_client_of_its_request(
         ("bad_signature", "/lake/main/x", {"Authorization": "AWS4-HMAC-SHA256 nonsense"}),
     ],
 )
-def test_both_doors_count_whom_they_do_not_know(
+def test_both_apis_count_whom_they_do_not_know(
     kind: str, path: str, headers: dict[str, str]
 ) -> None:
     before = counted(kind)

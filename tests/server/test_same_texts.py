@@ -45,7 +45,7 @@ from lakebed.lake.places import parse_namespace
 from lakebed.server.app import build
 from tests.clients.cli.kit import bare_environ
 from tests.server.kit import ADMIN, Server, opened
-from tests.server.s3.door import Door
+from tests.server.s3.gateway_client import GatewayClient
 
 LAKE: Final = RepositoryID("lake")
 MAIN: Final = BranchID("main")
@@ -72,7 +72,7 @@ class World:
     """One lake, reached through each API."""
 
     server: Server
-    door: Door
+    gateway_client: GatewayClient
     library: lakebed.Lake
     remote: lakebed.Lake
     reader: KeyPair
@@ -107,7 +107,7 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Server, Pat
             "/repositories/lake/settings/branch_protection",
             json=[{"pattern": "guarded"}],
         )
-        yield server, folder, Door(server.services).user(READER)
+        yield server, folder, GatewayClient(server.services).user(READER)
 
 
 def _fill(repository: lakebed.Repository) -> None:
@@ -160,7 +160,9 @@ def world(
         lakebed.open(folder, committer="ann") as embedded,
         lakebed.connect(URL, ADMIN.access_key_id, ADMIN.secret_access_key) as remote,
     ):
-        yield World(server, Door(server.services), embedded, remote, reader, command, tmp_path)
+        yield World(
+            server, GatewayClient(server.services), embedded, remote, reader, command, tmp_path
+        )
 
 
 @dataclass(frozen=True)
@@ -542,7 +544,9 @@ def by_s3(world: World, call: tuple[str, str, dict[str, str]], pair: KeyPair = A
     """Return `Detail`, or `Message` without one."""
     method, target, headers = call
     body = b"x" if method == "PUT" and target.count("/") > 1 else b""
-    error = ET.fromstring(world.door.ask(method, target, body, pair=pair, headers=headers).body)
+    error = ET.fromstring(
+        world.gateway_client.ask(method, target, body, pair=pair, headers=headers).body
+    )
     return error.findtext("Detail") or error.findtext("Message") or ""
 
 

@@ -1,4 +1,4 @@
-"""How many calls to the store a request makes, one after the other, by either door.
+"""How many calls to the store a request makes, one after the other, by either API.
 
 On a database in the network each of them costs a round trip. The process has made the same request
 before: who the user is, and what never changes, it knows.
@@ -16,7 +16,7 @@ from lakebed.kv import Store, open_store
 from lakebed.testing.faults import FaultyStore
 from tests.kit.steps import Steps
 from tests.server.kit import REPOSITORY, Server, server
-from tests.server.s3.door import Door
+from tests.server.s3.gateway_client import GatewayClient
 
 PATH = f"/repositories/{REPOSITORY}"
 
@@ -24,7 +24,7 @@ PATH = f"/repositories/{REPOSITORY}"
 @dataclass
 class World:
     rest: Server
-    s3: Door
+    s3: GatewayClient
     steps: Steps
     commit: str
 
@@ -44,7 +44,7 @@ def world() -> Iterator[World]:
             made = found.call("POST", f"{PATH}/branches/main/commits", json=body)
             found.call("POST", f"{PATH}/tags", json={"id": "tag", "ref": "main"})
             found.put("staged")
-            yield World(found, Door(found.services), steps, made.json["id"])
+            yield World(found, GatewayClient(found.services), steps, made.json["id"])
 
 
 @pytest.mark.parametrize(

@@ -103,7 +103,7 @@ def test_an_upload_that_ends_after_the_commit_does_not_replace_its_bytes(
 
 
 def targets(client: RawClient, repository: str, path: str) -> dict[str, tuple[str, dict[str, str]]]:
-    """Where an object is read, door by door, and with what headers."""
+    """Where an object is read, API by API, and with what headers."""
     server = client.server
     s3 = boto3.client(
         "s3",
@@ -132,13 +132,13 @@ def test_what_is_stored_with_another_length_is_gone_and_says_so(
     forged = b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nevil"
     stored.write_bytes((b"x" * size)[:change] if change < 0 else b"x" * size + forged)
     server = client.server
-    for door, (target, headers) in targets(client, repository_name, "a").items():
+    for api, (target, headers) in targets(client, repository_name, "a").items():
         connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
         for asked in ({}, {"Range": "bytes=10-19"}, {"Range": f"bytes={size - 10}-"}):
             connection.request("GET", target, headers={**headers, **asked})
             answer = connection.getresponse()
             body = answer.read()[:1000].decode()
-            assert (door, answer.status) == (door, 410)
+            assert (api, answer.status) == (api, 410)
             assert "bytes" in body
             # The next answer on the same connection is the next answer.
             connection.request("GET", f"{BASE_PATH}/healthcheck")

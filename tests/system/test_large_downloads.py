@@ -1,4 +1,4 @@
-"""Objects that are large enough to be sent without being read, by every door of a server."""
+"""Objects that are large enough to be sent without being read, by every API of a server."""
 
 import os
 import re
@@ -30,28 +30,28 @@ def has_counted(server: LakebedServer, size: float) -> bool:
     return bytes_out(server) >= size
 
 
-def test_whole_objects_and_ranges_by_every_door(
+def test_whole_objects_and_ranges_by_every_api(
     sqlite_lakebed: LakebedServer, repository_name: str
 ) -> None:
     with RawClient(sqlite_lakebed) as client:
         create_repository(client, repository_name)
         put(client, repository_name, "a", DATA)
-        doors = targets(client, repository_name, "a")
+        apis = targets(client, repository_name, "a")
         stats = f"/repositories/{repository_name}/refs/main/objects/stat"
         found = client.call("GET", stats, path="a", presign="true").json
-    doors["presigned"] = (urlsplit(found["physical_address"]).path, {})
-    for door, (target, headers) in doors.items():
+    apis["presigned"] = (urlsplit(found["physical_address"]).path, {})
+    for api, (target, headers) in apis.items():
         before = bytes_out(sqlite_lakebed)
         connection = HTTPConnection("127.0.0.1", sqlite_lakebed.port, timeout=PATIENCE_SECONDS)
         connection.request("GET", target, headers=headers)
         answer = connection.getresponse()
-        assert (door, answer.status) == (door, 200)
+        assert (api, answer.status) == (api, 200)
         assert answer.read() == DATA
         for first, last in RANGES:
             asked = {"Range": f"bytes={first}-{last - 1}"}
             connection.request("GET", target, headers={**headers, **asked})
             answer = connection.getresponse()
-            assert (door, answer.status) == (door, 206)
+            assert (api, answer.status) == (api, 206)
             assert answer.read() == DATA[first:last]
         connection.close()
         expected = before + len(DATA) + sum(last - first for first, last in RANGES)

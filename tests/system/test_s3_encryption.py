@@ -32,7 +32,7 @@ from lakebed.server.app import open_services
 from lakebed.server.config_files import load
 from tests.kit.object_stores import BUCKET, client_of
 from tests.server.kit import ADMIN
-from tests.server.s3.door import Answer, Door
+from tests.server.s3.gateway_client import Answer, GatewayClient
 
 REPOSITORY, MAIN = RepositoryID("lake"), BranchID("main")
 KEY = "arn:aws:kms:us-east-1:111122223333:key/0a1b"
@@ -131,12 +131,14 @@ def test_a_key_is_refused_without_kms() -> None:
 
 
 @pytest.fixture
-def lake(request: pytest.FixtureRequest, moto_settings: S3Settings) -> Iterator[Door]:
+def lake(request: pytest.FixtureRequest, moto_settings: S3Settings) -> Iterator[GatewayClient]:
     """The gateway in this process, with the encryption that the test names."""
     yield from _lake(moto_settings, request.param)
 
 
-def _lake(found: S3Settings, encryption: Encryption | None, prefix: str = "") -> Iterator[Door]:
+def _lake(
+    found: S3Settings, encryption: Encryption | None, prefix: str = ""
+) -> Iterator[GatewayClient]:
     chosen: dict[str, object] = {}
     if encryption is not None:
         chosen["blockstore.s3.server_side_encryption"] = encryption.algorithm
@@ -163,7 +165,7 @@ def _lake(found: S3Settings, encryption: Encryption | None, prefix: str = "") ->
             parse_namespace(f"s3://{BUCKET}/{prefix or uuid.uuid4().hex}"),
             committer="admin",
         )
-        yield Door(services)
+        yield GatewayClient(services)
     finally:
         services.close()
 
@@ -178,7 +180,7 @@ EXPECTED = {AES: {HEADER: "AES256"}, OURS: {HEADER: "aws:kms", KEY_HEADER: KEY}}
 
 
 @pytest.mark.parametrize("lake", [AES, OURS], indirect=True)
-def test_answers_show_the_configured_encryption(lake: Door) -> None:
+def test_answers_show_the_configured_encryption(lake: GatewayClient) -> None:
     expected = EXPECTED[lake.services.catalog.encryption]  # type: ignore[index]
     target = f"/{REPOSITORY}/main/a"
     assert shown(lake.ask("PUT", target, b"data")) == expected
@@ -219,7 +221,9 @@ def test_answers_show_the_configured_encryption(lake: Door) -> None:
     [(None, []), (AES, ["AES256"]), (OURS, ["aws:kms", KEY])],
     indirect=["lake"],
 )
-def test_a_client_can_query_the_configured_encryption(lake: Door, expected: list[str]) -> None:
+def test_a_client_can_query_the_configured_encryption(
+    lake: GatewayClient, expected: list[str]
+) -> None:
     answer = lake.ask("GET", f"/{REPOSITORY}?encryption")
     if not expected:
         assert answer.code == "ServerSideEncryptionConfigurationNotFoundError"
@@ -242,7 +246,9 @@ def test_a_client_can_query_the_configured_encryption(lake: Door, expected: list
         (f"{HEADER}-customer-algorithm", "AES256"),
     ],
 )
-def test_a_request_for_another_encryption_is_refused(lake: Door, header: str, value: str) -> None:
+def test_a_request_for_another_encryption_is_refused(
+    lake: GatewayClient, header: str, value: str
+) -> None:
     target = f"/{REPOSITORY}/main/a"
     answer = lake.ask("PUT", target, b"data", headers={header: value})
     assert (answer.status, answer.code) == (501, "NotImplemented")
@@ -255,7 +261,7 @@ def test_a_request_for_another_encryption_is_refused(lake: Door, header: str, va
 
 @pytest.mark.parametrize("lake", [OURS], indirect=True)
 def test_objects_that_others_wrote_are_not_said_to_be_encrypted(
-    lake: Door, moto_settings: S3Settings
+    lake: GatewayClient, moto_settings: S3Settings
 ) -> None:
     client, catalog = client_of(moto_settings), lake.services.catalog
     folder = uuid.uuid4().hex

@@ -36,7 +36,7 @@ class Bench:
         assert self.get("api/v1/repositories").status_code == 200
 
     def assert_database_away(self) -> None:
-        """Both doors say so, while it is away, without the place of the database."""
+        """Both APIs say so, while it is away, without the place of the database."""
         answer = self.get("readiness")
         assert (answer.status_code, answer.json()["database"]) == (503, "does not answer")
         assert answer.json()["storage"] == "ok"

@@ -137,10 +137,10 @@ def forwarded(value: str | bytes) -> dict[str, Any]:
     return {"X-Forwarded-For": value}
 
 
-DOORS = pytest.mark.parametrize("door", ["by_rest", "by_s3", "by_presigned_url"])
+APIS = pytest.mark.parametrize("api", ["by_rest", "by_s3", "by_presigned_url"])
 
 
-@DOORS
+@APIS
 @pytest.mark.parametrize(
     ("source", "headers", "office", "local"),
     [
@@ -165,16 +165,16 @@ DOORS = pytest.mark.parametrize("door", ["by_rest", "by_s3", "by_presigned_url"]
     ],
 )
 def test_behind_a_trusted_proxy(
-    proxied: Lakebed, door: str, source: str, headers: dict[str, Any], *, office: bool, local: bool
+    proxied: Lakebed, api: str, source: str, headers: dict[str, Any], *, office: bool, local: bool
 ) -> None:
-    ask = getattr(proxied, door)
+    ask = getattr(proxied, api)
     assert (ask("office", source, headers), ask("local", source, headers)) == (office, local)
 
 
-@DOORS
+@APIS
 @pytest.mark.parametrize("headers", [{}, forwarded(OFFICE), forwarded(DIRECT)])
-def test_without_a_trusted_proxy(direct: Lakebed, door: str, headers: dict[str, Any]) -> None:
-    ask = getattr(direct, door)
+def test_without_a_trusted_proxy(direct: Lakebed, api: str, headers: dict[str, Any]) -> None:
+    ask = getattr(direct, api)
     assert ask("local", DIRECT, headers)
     assert not ask("local", PROXY, headers)
     assert not ask("office", DIRECT, headers)

@@ -31,15 +31,15 @@ from lakebed.server.s3.request import S3Reply, S3Request
 from lakebed.server.s3.router import S3Operation
 from lakebed.server.s3.translation import as_s3_error
 from tests.server.kit import ADMIN, REPOSITORY
-from tests.server.s3.door import HOST, Door, door
+from tests.server.s3.gateway_client import HOST, GatewayClient, gateway_client
 
 BUCKET = f"/{REPOSITORY}"
 KEY = f"{BUCKET}/main/key"
 
 
 @pytest.fixture(scope="module")
-def gate() -> Iterator[Door]:
-    with door() as opened:
+def gate() -> Iterator[GatewayClient]:
+    with gateway_client() as opened:
         yield opened
 
 
@@ -80,7 +80,7 @@ def test_errors_that_a_request_can_cause_have_a_code() -> None:
 
 
 def test_an_unexpected_error_is_answered_without_its_details(
-    gate: Door, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    gate: GatewayClient, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def fail(_request: S3Request) -> S3Reply:
         raise RuntimeError("the secret is hunter2")
@@ -94,7 +94,7 @@ def test_an_unexpected_error_is_answered_without_its_details(
 
 
 def test_a_refused_signature_is_logged_without_the_signature(
-    gate: Door, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    gate: GatewayClient, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     fresh = RefusalLog(clock=lambda: 0.0, later=lambda _seconds, _action: None)
     monkeypatch.setattr(refusals, "_LOG", fresh)  # tests before this one were refused too
@@ -116,7 +116,7 @@ def test_a_refused_signature_is_logged_without_the_signature(
     assert "wrong-secret" not in caplog.text
 
 
-def test_a_broken_body_is_logged(gate: Door, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_broken_body_is_logged(gate: GatewayClient, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO, "lakebed.server.s3"):
         headers = {"x-amz-checksum-crc32": "AAAAAA=="}
         assert gate.ask("PUT", KEY, b"body", headers=headers).code == "BadDigest"
@@ -124,7 +124,7 @@ def test_a_broken_body_is_logged(gate: Door, caplog: pytest.LogCaptureFixture) -
 
 
 def test_missing_bytes_of_an_object_are_logged(
-    gate: Door, caplog: pytest.LogCaptureFixture
+    gate: GatewayClient, caplog: pytest.LogCaptureFixture
 ) -> None:
     target = f"{BUCKET}/main/lost"
     assert gate.ask("PUT", target, b"x" * (AT_ONCE_BYTES_MAX + 1)).status == 200
@@ -162,7 +162,7 @@ def test_missing_bytes_of_an_object_are_logged(
     ],
 )
 def test_a_message_says_what_was_wrong(
-    gate: Door, target: str, headers: dict[str, str], text: str
+    gate: GatewayClient, target: str, headers: dict[str, str], text: str
 ) -> None:
     gate.ask("PUT", KEY, b"there")
     document = ET.fromstring(gate.ask("GET", target, headers=headers).body)
@@ -182,7 +182,7 @@ def test_a_message_says_what_was_wrong(
     ],
 )
 def test_a_key_to_write_needs_a_path(
-    gate: Door, method: str, query: str, headers: dict[str, str]
+    gate: GatewayClient, method: str, query: str, headers: dict[str, str]
 ) -> None:
     gate.ask("PUT", KEY, b"there")
     body = b"<Tagging><TagSet/></Tagging>" if query == "?tagging" else b""
@@ -193,7 +193,7 @@ def test_a_key_to_write_needs_a_path(
     assert said == 'the key "hello.txt" must be <branch>/<path of an object>'
 
 
-def test_an_empty_marker_lists_all_parts(gate: Door) -> None:
+def test_an_empty_marker_lists_all_parts(gate: GatewayClient) -> None:
     created = gate.ask("POST", f"{KEY}?uploads").body.decode()
     upload_id = created.partition("<UploadId>")[2].partition("<")[0]
     assert gate.ask("PUT", f"{KEY}?partNumber=1&uploadId={upload_id}", b"part").status == 200
@@ -201,7 +201,7 @@ def test_an_empty_marker_lists_all_parts(gate: Door) -> None:
     assert b"<PartNumber>1</PartNumber>" in listed
 
 
-def test_a_body_that_is_not_the_one_signed_is_not_stored(gate: Door) -> None:
+def test_a_body_that_is_not_the_one_signed_is_not_stored(gate: GatewayClient) -> None:
     digest = sha256(b"signed").hexdigest()
     answer = gate.ask("PUT", KEY, b"signed")
     assert answer.status == 200
@@ -233,7 +233,7 @@ def test_a_body_that_is_not_the_one_signed_is_not_stored(gate: Door) -> None:
         ({"x-amz-checksum-crc32": "AAAAAB=="}, "InvalidRequest"),
     ],
 )
-def test_checksums_are_checked(gate: Door, headers: dict[str, str], code: str) -> None:
+def test_checksums_are_checked(gate: GatewayClient, headers: dict[str, str], code: str) -> None:
     target = f"{BUCKET}/main/never"
     assert gate.ask("PUT", target, b"body", headers=headers).code == code
     assert gate.ask("GET", target).code == "NoSuchKey"
@@ -262,7 +262,7 @@ def test_checksums_are_checked(gate: Door, headers: dict[str, str], code: str) -
     ],
 )
 def test_headers_that_ask_for_what_lakebed_does_not_do_are_refused(
-    gate: Door, name: str, value: str
+    gate: GatewayClient, name: str, value: str
 ) -> None:
     target = f"{BUCKET}/main/promised"
     answer = gate.ask("PUT", target, b"x", headers={name: value})
@@ -273,7 +273,7 @@ def test_headers_that_ask_for_what_lakebed_does_not_do_are_refused(
     assert gate.ask("GET", target).code == "NoSuchKey"
 
 
-def test_an_append_does_not_replace_the_object(gate: Door) -> None:
+def test_an_append_does_not_replace_the_object(gate: GatewayClient) -> None:
     target = f"{BUCKET}/main/log"
     assert gate.ask("PUT", target, b"0123456789").status == 200
     headers = {"x-amz-write-offset-bytes": "10"}
@@ -281,7 +281,7 @@ def test_an_append_does_not_replace_the_object(gate: Door) -> None:
     assert gate.ask("GET", target).body == b"0123456789"
 
 
-def test_a_secret_in_a_header_is_not_repeated(gate: Door) -> None:
+def test_a_secret_in_a_header_is_not_repeated(gate: GatewayClient) -> None:
     headers = {"x-amz-server-side-encryption-customer-key": "aHVzaCBodXNo"}
     answer = gate.ask("PUT", KEY, b"x", headers=headers)
     assert answer.code == "NotImplemented"
@@ -304,13 +304,13 @@ def test_a_secret_in_a_header_is_not_repeated(gate: Door) -> None:
     ],
 )
 def test_headers_that_clients_send_by_themselves_are_accepted(
-    gate: Door, name: str, value: str
+    gate: GatewayClient, name: str, value: str
 ) -> None:
     assert gate.ask("PUT", f"{BUCKET}/main/usual", b"x", headers={name: value}).status == 200
 
 
 @pytest.mark.parametrize("secret", [ADMIN.secret_access_key, "of another"])
-def test_session_tokens_are_refused(gate: Door, secret: str) -> None:
+def test_session_tokens_are_refused(gate: GatewayClient, secret: str) -> None:
     target = f"{BUCKET}/main/temporary"
     pair = KeyPair(access_key_id=ADMIN.access_key_id, secret_access_key=secret)
     in_header = gate.ask("PUT", target, b"x", pair=pair, headers={"x-amz-security-token": "t"})
@@ -325,7 +325,7 @@ def test_session_tokens_are_refused(gate: Door, secret: str) -> None:
 @pytest.mark.parametrize("target", [KEY, f"{BUCKET}?list-type=2", f"{BUCKET}/", "/nowhere/a"])
 @pytest.mark.parametrize("accept", [{}, {"accept": "*/*"}])
 def test_requests_that_are_not_signed_are_refused(
-    gate: Door, method: str, target: str, accept: dict[str, str]
+    gate: GatewayClient, method: str, target: str, accept: dict[str, str]
 ) -> None:
     answer = gate.ask(method, target, pair=None, headers=accept)
     assert (answer.status, answer.headers["content-type"]) == (403, "application/xml")
@@ -334,7 +334,7 @@ def test_requests_that_are_not_signed_are_refused(
 
 
 @pytest.mark.parametrize("method", ["GET", "HEAD"])
-def test_a_browser_gets_the_page_at_any_path(gate: Door, method: str) -> None:
+def test_a_browser_gets_the_page_at_any_path(gate: GatewayClient, method: str) -> None:
     headers = {"accept": "text/html,application/xhtml+xml,*/*;q=0.8"}
     answer = gate.ask(method, "/repositories/lake/objects", pair=None, headers=headers)
     assert (answer.status, answer.headers["content-type"]) == (200, "text/html; charset=utf-8")
@@ -342,7 +342,7 @@ def test_a_browser_gets_the_page_at_any_path(gate: Door, method: str) -> None:
 
 @pytest.mark.parametrize("token", [None, ""])
 def test_an_url_that_is_presigned_without_a_token_is_accepted(
-    gate: Door, token: str | None
+    gate: GatewayClient, token: str | None
 ) -> None:
     target = f"{BUCKET}/main/permanent"
     presigned = f"{target}?{_presigned(target, ADMIN, token=token)}"
@@ -357,7 +357,7 @@ def _presigned(target: str, pair: KeyPair, *, token: str | None) -> str:
     return str(urlsplit(request.url).query)
 
 
-def test_deletes_on_other_conditions_than_the_etag_delete_nothing(gate: Door) -> None:
+def test_deletes_on_other_conditions_than_the_etag_delete_nothing(gate: GatewayClient) -> None:
     target = f"{BUCKET}/main/kept"
     gate.ask("PUT", target, b"kept")
     for headers in ({"if-none-match": "*"}, {"x-amz-if-match-size": "1"}):
@@ -370,7 +370,7 @@ def test_deletes_on_other_conditions_than_the_etag_delete_nothing(gate: Door) ->
     assert gate.ask("GET", target).body == b"kept"
 
 
-def test_a_delete_is_made_if_the_etag_is_that_of_the_object(gate: Door) -> None:
+def test_a_delete_is_made_if_the_etag_is_that_of_the_object(gate: GatewayClient) -> None:
     target = f"{BUCKET}/main/conditional"
     etag = gate.ask("PUT", target, b"one").headers["etag"]
     refused = gate.ask("DELETE", target, headers={"if-match": '"other"'})
@@ -386,7 +386,7 @@ def test_a_delete_is_made_if_the_etag_is_that_of_the_object(gate: Door) -> None:
     assert gate.ask("DELETE", folder).status == 204
 
 
-def test_each_of_many_keys_is_deleted_if_its_etag_matches(gate: Door) -> None:
+def test_each_of_many_keys_is_deleted_if_its_etag_matches(gate: GatewayClient) -> None:
     etags = {
         name: gate.ask("PUT", f"{BUCKET}/main/{name}", name.encode()).headers["etag"]
         for name in ("a", "b", "c")
@@ -412,7 +412,7 @@ def test_each_of_many_keys_is_deleted_if_its_etag_matches(gate: Door) -> None:
     assert gate.ask("GET", f"{BUCKET}/main/b").body == b"b"
 
 
-def test_an_invalid_key_with_an_etag_fails_alone(gate: Door) -> None:
+def test_an_invalid_key_with_an_etag_fails_alone(gate: GatewayClient) -> None:
     etag = gate.ask("PUT", f"{BUCKET}/main/valid", b"x").headers["etag"]
     items = "".join(
         f"<Object><Key>main/{name}</Key><ETag>{etag}</ETag></Object>"
@@ -426,7 +426,7 @@ def test_an_invalid_key_with_an_etag_fails_alone(gate: Door) -> None:
 
 
 def test_buckets_are_listed_in_pages() -> None:
-    with door(default_namespace_prefix="mem://lakes") as gate:
+    with gateway_client(default_namespace_prefix="mem://lakes") as gate:
         for name in ("one", "other"):
             gate.ask("PUT", f"/{name}")
         whole = ET.fromstring(gate.ask("GET", "/").body)
@@ -457,7 +457,7 @@ def test_buckets_are_listed_in_pages() -> None:
         ("requestPayment", "RequestPaymentConfiguration", "BucketOwner"),
     ],
 )
-def test_settings_that_are_not_set(gate: Door, setting: str, root: str, text: str) -> None:
+def test_settings_that_are_not_set(gate: GatewayClient, setting: str, root: str, text: str) -> None:
     answer = gate.ask("GET", f"{BUCKET}?{setting}")
     document = ET.fromstring(answer.body)
     found = (answer.status, document.tag.partition("}")[2], "".join(document.itertext()))
@@ -465,7 +465,7 @@ def test_settings_that_are_not_set(gate: Door, setting: str, root: str, text: st
     assert gate.ask("PUT", f"{BUCKET}?{setting}", b"x").code == "ERRLakeFSNotSupported"
 
 
-def test_an_acl_that_changes_nothing_is_accepted(gate: Door) -> None:
+def test_an_acl_that_changes_nothing_is_accepted(gate: GatewayClient) -> None:
     gate.ask("PUT", KEY, b"there")
     for target in (f"{KEY}?acl", f"{BUCKET}?acl"):
         own = gate.ask("GET", target).body
@@ -485,14 +485,14 @@ def test_an_acl_that_changes_nothing_is_accepted(gate: Door) -> None:
     assert gate.ask("PUT", f"{BUCKET}/main/none?acl", own).code == "NoSuchKey"
 
 
-def test_a_range_of_the_last_0_bytes_is_not_satisfiable(gate: Door) -> None:
+def test_a_range_of_the_last_0_bytes_is_not_satisfiable(gate: GatewayClient) -> None:
     gate.ask("PUT", KEY, b"there")
     answer = gate.ask("GET", KEY, headers={"range": "bytes=-0"})
     assert (answer.status, answer.code) == (416, "InvalidRange")
     assert answer.headers["content-range"] == "bytes */5"
 
 
-def test_a_completed_upload_tells_its_url(gate: Door) -> None:
+def test_a_completed_upload_tells_its_url(gate: GatewayClient) -> None:
     target = f"{BUCKET}/main/two%20parts"
     created = ET.fromstring(gate.ask("POST", f"{target}?uploads").body)
     upload = f"{target}?uploadId={created.findtext('{*}UploadId')}"
@@ -505,13 +505,13 @@ def test_a_completed_upload_tells_its_url(gate: Door) -> None:
 
 @pytest.mark.parametrize("token", ["", "!!", "a", "gA=="])
 def test_a_continuation_token_that_the_server_did_not_make_is_refused(
-    gate: Door, token: str
+    gate: GatewayClient, token: str
 ) -> None:
     query = f"list-type=2&prefix=main%2F&continuation-token={quote(token)}"
     assert gate.ask("GET", f"{BUCKET}?{query}").code == "InvalidArgument"
 
 
-def test_texts_that_cannot_be_headers_are_left_out(gate: Door) -> None:
+def test_texts_that_cannot_be_headers_are_left_out(gate: GatewayClient) -> None:
     gate.services.catalog.uploads.upload(
         RepositoryID(REPOSITORY),
         BranchID("main"),
@@ -525,7 +525,7 @@ def test_texts_that_cannot_be_headers_are_left_out(gate: Door) -> None:
     assert "expires" not in answer.headers
 
 
-def test_keys_that_cannot_be_written(gate: Door) -> None:
+def test_keys_that_cannot_be_written(gate: GatewayClient) -> None:
     refs, repository = gate.services.catalog.refs, RepositoryID(REPOSITORY)
     assert gate.ask("PUT", KEY, b"x").status == 200
     request = CommitRequest(committer="ann", message="m")
@@ -557,7 +557,7 @@ def test_keys_that_cannot_be_written(gate: Door) -> None:
         refs.set_protection(repository, [])
 
 
-def test_the_folder_of_a_branch_always_exists(gate: Door) -> None:
+def test_the_folder_of_a_branch_always_exists(gate: GatewayClient) -> None:
     assert gate.ask("PUT", f"{BUCKET}/main/", b"").status == 200
     assert gate.ask("DELETE", f"{BUCKET}/main/").status == 204
     assert gate.ask("PUT", f"{BUCKET}/main/", b"data").code == "EntityTooLarge"
@@ -569,7 +569,7 @@ def refuse(*_: object, **__: object) -> None:
 
 
 def test_a_request_takes_one_slot_for_who_signed_it(
-    gate: Door, monkeypatch: pytest.MonkeyPatch
+    gate: GatewayClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert gate.ask("GET", "/").status == 200  # the credentials are cached
     slots: list[Holder] = []
@@ -589,20 +589,20 @@ def test_a_request_takes_one_slot_for_who_signed_it(
 
 
 def test_a_small_body_is_waited_for_in_a_slot_for_bodies(
-    gate: Door, monkeypatch: pytest.MonkeyPatch
+    gate: GatewayClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("lakebed.server.http.admission._RequestSlot.while_reading", refuse)
     assert gate.ask("POST", f"{BUCKET}?delete", b"<Delete/>").code == "SlowDown"
     assert gate.ask("GET", "/").status == 200
 
 
-def test_other_requests_go_to_the_api(gate: Door) -> None:
+def test_other_requests_go_to_the_api(gate: GatewayClient) -> None:
     answer = gate.ask("GET", "/api/v1/repositories", pair=None)
     assert answer.status == 401
     assert answer.headers["content-type"] == "application/json"
 
 
-def test_other_kinds_of_signatures_are_refused_as_s3_errors(gate: Door) -> None:
+def test_other_kinds_of_signatures_are_refused_as_s3_errors(gate: GatewayClient) -> None:
     for target, header in [
         ("/?AWSAccessKeyId=AK&Signature=x&Expires=1", None),  # not of an object
         ("/", "AWS3 AK:x"),
@@ -620,7 +620,7 @@ def test_headers_of_any_metadata_are_printable_ascii(metadata: dict[str, str]) -
         assert value == "" or value.isprintable()
 
 
-def test_metadata_set_by_s3_and_by_the_api_is_shown(gate: Door) -> None:
+def test_metadata_set_by_s3_and_by_the_api_is_shown(gate: GatewayClient) -> None:
     gate.ask("PUT", KEY, b"x", headers={"x-amz-meta-one": "plain", "x-amz-meta-two": "grüß"})
     stats = gate.services.catalog.objects.stat(RepositoryID(REPOSITORY), "main", b"key")
     assert stats.metadata["X-Amz-Meta-one"] == "plain"
@@ -636,7 +636,7 @@ def test_metadata_set_by_s3_and_by_the_api_is_shown(gate: Door) -> None:
 
 @pytest.mark.parametrize("prefix", ["mem://", "mem://lakes", "mem://lakes/", "MEM://lakes/deep"])
 def test_a_bucket_is_made_below_any_prefix(prefix: str) -> None:
-    with door(default_namespace_prefix=prefix) as gate:
+    with gateway_client(default_namespace_prefix=prefix) as gate:
         assert gate.ask("PUT", "/made").status == 200
         made = gate.services.catalog.repositories.get(RepositoryID("made"))
     place = prefix.lower() if prefix.endswith("/") else f"{prefix.lower()}/"

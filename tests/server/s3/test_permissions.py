@@ -7,7 +7,7 @@ import pytest
 from lakebed.auth import Action, Effect, KeyPair, Statement
 from lakebed.server.s3.router import S3Operation
 from tests.server.kit import REPOSITORY
-from tests.server.s3.door import Door, door
+from tests.server.s3.gateway_client import GatewayClient, gateway_client
 
 pytestmark = pytest.mark.slow
 
@@ -137,13 +137,13 @@ CASES: dict[S3Operation, tuple[str, str, bytes, dict[str, str], list[Need]]] = {
 
 
 @pytest.fixture
-def gate() -> Iterator[Door]:
-    with door(default_namespace_prefix="mem://lakes") as opened:
+def gate() -> Iterator[GatewayClient]:
+    with gateway_client(default_namespace_prefix="mem://lakes") as opened:
         assert opened.ask("PUT", KEY, b"old").status == 200
         yield opened
 
 
-def upload_id(gate: Door) -> str:
+def upload_id(gate: GatewayClient) -> str:
     answer = gate.ask("POST", f"{KEY}?uploads").body.decode()
     found = answer.partition("<UploadId>")[2].partition("<")[0]
     assert gate.ask("PUT", f"{KEY}?partNumber=1&uploadId={found}", b"data").status == 200
@@ -163,7 +163,9 @@ def test_every_operation_is_tried() -> None:
 
 
 @pytest.mark.parametrize("operation", CASES, ids=lambda operation: operation.name)
-def test_an_operation_needs_its_permissions_and_no_more(gate: Door, operation: S3Operation) -> None:
+def test_an_operation_needs_its_permissions_and_no_more(
+    gate: GatewayClient, operation: S3Operation
+) -> None:
     method, target, body, headers, needs = CASES[operation]
     if "UPLOAD" in target:
         target = target.replace("UPLOAD", upload_id(gate))
@@ -181,7 +183,7 @@ def test_an_operation_needs_its_permissions_and_no_more(gate: Door, operation: S
     assert ask(gate.user("somebody", *allow(*needs))) in ({404} if unset else {200, 204})
 
 
-def test_each_key_of_many_needs_its_own_permission(gate: Door) -> None:
+def test_each_key_of_many_needs_its_own_permission(gate: GatewayClient) -> None:
     gate.ask("PUT", f"{BUCKET}/main/other", b"kept")
     body = DELETE.replace(b"</Delete>", b"<Object><Key>main/other</Key></Object></Delete>")
     pair = gate.user("deleter", *allow((Action.DELETE_OBJECT, OBJECT_ARN)))

@@ -13,7 +13,7 @@ from botocore.config import Config
 
 from lakebed.auth import Action, Effect, KeyPair, Statement
 from tests.server.kit import ADMIN, REPOSITORY
-from tests.server.s3.door import HOST, Answer, Door, door
+from tests.server.s3.gateway_client import HOST, Answer, GatewayClient, gateway_client
 from tests.server.s3.kit import environ_of
 
 BUCKET = f"/{REPOSITORY}"
@@ -21,8 +21,8 @@ KEY = "main/posted"
 
 
 @pytest.fixture(scope="module")
-def gate() -> Iterator[Door]:
-    with door() as opened:
+def gate() -> Iterator[GatewayClient]:
+    with gateway_client() as opened:
         yield opened
 
 
@@ -63,12 +63,15 @@ def body_of(fields: Mapping[str, str], content: bytes, filename: str = "a.csv") 
 
 
 def post(
-    gate: Door, fields: Mapping[str, str], content: bytes = b"data", filename: str = "a.csv"
+    gate: GatewayClient,
+    fields: Mapping[str, str],
+    content: bytes = b"data",
+    filename: str = "a.csv",
 ) -> Answer:
     return send(gate, body_of(fields, content, filename))
 
 
-def send(gate: Door, body: bytes, more: Mapping[str, str] | None = None) -> Answer:
+def send(gate: GatewayClient, body: bytes, more: Mapping[str, str] | None = None) -> Answer:
     headers = {
         "content-type": "multipart/form-data; boundary=b",
         "content-length": str(len(body)),
@@ -77,11 +80,11 @@ def send(gate: Door, body: bytes, more: Mapping[str, str] | None = None) -> Answ
     return gate.send(environ_of("POST", f"http://{HOST}{BUCKET}", headers), body)
 
 
-def stored(gate: Door, key: str = KEY) -> Answer:
+def stored(gate: GatewayClient, key: str = KEY) -> Answer:
     return gate.ask("GET", f"{BUCKET}/{key}")
 
 
-def test_a_form_stores_its_file_as_a_put_would(gate: Door) -> None:
+def test_a_form_stores_its_file_as_a_put_would(gate: GatewayClient) -> None:
     fields = {
         "Content-Type": "text/csv",
         "Cache-Control": "no-cache",
@@ -102,20 +105,20 @@ def test_a_form_stores_its_file_as_a_put_would(gate: Door) -> None:
     assert b"<Value>b c</Value>" in gate.ask("GET", f"{BUCKET}/{KEY}?tagging").body
 
 
-def test_headers_of_the_request_are_not_stored_with_the_object(gate: Door) -> None:
+def test_headers_of_the_request_are_not_stored_with_the_object(gate: GatewayClient) -> None:
     sent = {"cache-control": "max-age=0", "content-encoding": "gzip", "x-amz-meta-a": "b"}
     assert send(gate, body_of(signed(), b"data"), sent).status == 204
     assert stored(gate).headers.keys().isdisjoint(sent)
 
 
 @pytest.mark.parametrize("filename", ["new file.csv", "folder/new file.csv", "C:\\x\\new file.csv"])
-def test_a_key_can_contain_the_name_of_the_file(gate: Door, filename: str) -> None:
+def test_a_key_can_contain_the_name_of_the_file(gate: GatewayClient, filename: str) -> None:
     fields = signed(key="main/in/${filename}")
     assert post(gate, fields, b"new", filename.replace("\\", "\\\\")).status == 204
     assert stored(gate, "main/in/new%20file.csv").body == b"new"
 
 
-def test_what_a_form_asks_to_be_answered(gate: Door) -> None:
+def test_what_a_form_asks_to_be_answered(gate: GatewayClient) -> None:
     answers = {
         status: post(gate, signed({"success_action_status": status}))
         for status in ("200", "201", "204", "500")
@@ -137,7 +140,7 @@ def test_what_a_form_asks_to_be_answered(gate: Door) -> None:
 @pytest.mark.parametrize(
     ("size", "code"), [(2, "EntityTooSmall"), (3, ""), (5, ""), (6, "EntityTooLarge")]
 )
-def test_the_policy_limits_the_size(gate: Door, size: int, code: str) -> None:
+def test_the_policy_limits_the_size(gate: GatewayClient, size: int, code: str) -> None:
     key = f"main/sized-{size}"
     answer = post(gate, signed(None, [["content-length-range", 3, 5]], key=key), b"x" * size)
     assert (answer.status, answer.code if answer.body else "") == (400 if code else 204, code)
@@ -184,7 +187,7 @@ def with_policy(
     ],
 )
 def test_a_form_that_does_not_fit_its_policy_is_refused(
-    gate: Door, condition: object, fields: dict[str, str], said: str
+    gate: GatewayClient, condition: object, fields: dict[str, str], said: str
 ) -> None:
     made = with_policy(lambda policy: policy["conditions"].append(condition), fields)
     gate.ask("DELETE", f"{BUCKET}/{KEY}")
@@ -194,7 +197,7 @@ def test_a_form_that_does_not_fit_its_policy_is_refused(
     assert stored(gate).code == "NoSuchKey"
 
 
-def test_a_policy_names_its_bucket(gate: Door) -> None:
+def test_a_policy_names_its_bucket(gate: GatewayClient) -> None:
     answer = post(gate, with_policy(lambda policy: policy["conditions"].pop(0)))
     assert (answer.status, answer.code) == (403, "AccessDenied")
     assert b"no condition for bucket" in answer.body
@@ -209,7 +212,7 @@ def test_a_policy_names_its_bucket(gate: Door) -> None:
         {"X-Amz-Meta-a": "bc"},
     ],
 )
-def test_a_form_that_fits_its_policy_is_stored(gate: Door, condition: object) -> None:
+def test_a_form_that_fits_its_policy_is_stored(gate: GatewayClient, condition: object) -> None:
     made = with_policy(
         lambda policy: policy["conditions"].append(condition), {"x-amz-meta-A": "bc"}
     )
@@ -227,18 +230,18 @@ def test_a_form_that_fits_its_policy_is_stored(gate: Door, condition: object) ->
         lambda policy: policy["conditions"].append(["content-length-range", "a", 2]),
     ],
 )
-def test_an_invalid_policy_is_refused(gate: Door, change: Callable[[Any], object]) -> None:
+def test_an_invalid_policy_is_refused(gate: GatewayClient, change: Callable[[Any], object]) -> None:
     answer = post(gate, with_policy(change))
     assert (answer.status, answer.code) == (400, "InvalidPolicyDocument")
 
 
-def test_an_expired_policy_is_refused(gate: Door) -> None:
+def test_an_expired_policy_is_refused(gate: GatewayClient) -> None:
     answer = post(gate, signed(seconds=-1))
     assert (answer.status, answer.code) == (403, "AccessDenied")
     assert b"the policy has expired" in answer.body
 
 
-def test_a_form_must_be_signed(gate: Door) -> None:
+def test_a_form_must_be_signed(gate: GatewayClient) -> None:
     fields = signed(key="main/forged")
     policy = json.loads(b64decode(fields["policy"]))
     policy["conditions"].append(["starts-with", "$x-amz-meta-a", ""])
@@ -259,7 +262,7 @@ def test_a_form_must_be_signed(gate: Door) -> None:
     assert stored(gate, "main/forged").code == "NoSuchKey"
 
 
-def test_a_form_needs_the_permission_to_write(gate: Door) -> None:
+def test_a_form_needs_the_permission_to_write(gate: GatewayClient) -> None:
     arn = f"arn:lakefs:fs:::repository/{REPOSITORY}/object/posted"
     allowed = Statement(effect=Effect.ALLOW, actions=(Action.WRITE_OBJECT,), resource=arn)
     assert post(gate, signed(pair=gate.user("writer", allowed))).status == 204
@@ -279,20 +282,20 @@ def test_a_form_needs_the_permission_to_write(gate: Door) -> None:
     ],
 )
 def test_what_a_put_would_refuse_is_refused(
-    gate: Door, fields: dict[str, str], status: int
+    gate: GatewayClient, fields: dict[str, str], status: int
 ) -> None:
     gate.ask("DELETE", f"{BUCKET}/{KEY}")
     assert post(gate, signed(fields)).status == status
     assert stored(gate).code == "NoSuchKey"
 
 
-def test_a_checksum_in_a_form_is_verified_and_kept(gate: Door) -> None:
+def test_a_checksum_in_a_form_is_verified_and_kept(gate: GatewayClient) -> None:
     assert post(gate, signed({"x-amz-checksum-crc32": "rfPzYw=="}), b"data").status == 204
     found = gate.ask("HEAD", f"{BUCKET}/{KEY}", headers={"x-amz-checksum-mode": "ENABLED"})
     assert found.headers["x-amz-checksum-crc32"] == "rfPzYw=="
 
 
-def test_forms_that_are_none(gate: Door) -> None:
+def test_forms_that_are_none(gate: GatewayClient) -> None:
     whole = body_of(signed(key="main/cut"), b"data" * 100)
     large = body_of({**signed(key="main/cut"), "x-ignore-": "x" * (20 << 10)}, b"data")
     twice = whole.replace(

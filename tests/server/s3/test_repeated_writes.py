@@ -7,7 +7,7 @@ import pytest
 
 from lakebed.auth import Effect, KeyPair, Statement
 from tests.server.kit import ADMIN, REPOSITORY
-from tests.server.s3.door import Answer, Door, door
+from tests.server.s3.gateway_client import Answer, GatewayClient, gateway_client
 
 ID = "amz-sdk-invocation-id"
 UUID = "1f6ad1c0-67a5-4d5c-9a07-5b9c4f0f2b11"
@@ -17,16 +17,18 @@ EVERYTHING = Statement(effect=Effect.ALLOW, actions=("fs:*",), resource="*")
 
 
 @pytest.fixture
-def s3() -> Iterator[Door]:
-    with door() as found:
+def s3() -> Iterator[GatewayClient]:
+    with gateway_client() as found:
         yield found
 
 
-def put(s3: Door, headers: dict[str, str], body: bytes = b"", pair: KeyPair = ADMIN) -> Answer:
+def put(
+    s3: GatewayClient, headers: dict[str, str], body: bytes = b"", pair: KeyPair = ADMIN
+) -> Answer:
     return s3.ask("PUT", f"/{REPOSITORY}/main/lock", body, headers=headers, pair=pair)
 
 
-def test_a_repeat_gets_the_answer_of_the_first_attempt(s3: Door) -> None:
+def test_a_repeat_gets_the_answer_of_the_first_attempt(s3: GatewayClient) -> None:
     first = put(s3, ONCE)
     again = put(s3, ONCE)
     assert (first.status, again.status) == (200, 200)
@@ -39,7 +41,7 @@ def test_a_repeat_gets_the_answer_of_the_first_attempt(s3: Door) -> None:
     ids=["no id", "another id"],
 )
 def test_another_client_with_the_same_credentials_and_bytes_is_refused(
-    s3: Door, headers: dict[str, str]
+    s3: GatewayClient, headers: dict[str, str]
 ) -> None:
     assert put(s3, ONCE).status == 200
     assert put(s3, headers).status == 412
@@ -47,20 +49,20 @@ def test_another_client_with_the_same_credentials_and_bytes_is_refused(
 
 
 @pytest.mark.parametrize("no_id", ["", "1", "my-client", "x" * 36, UUID * 2])
-def test_an_id_that_is_not_random_identifies_no_request(s3: Door, no_id: str) -> None:
+def test_an_id_that_is_not_random_identifies_no_request(s3: GatewayClient, no_id: str) -> None:
     headers = {**ONLY_NEW, ID: no_id}
     assert put(s3, headers).status == 200
     assert put(s3, headers).status == 412
 
 
-def test_another_user_with_the_same_id_is_refused(s3: Door) -> None:
+def test_another_user_with_the_same_id_is_refused(s3: GatewayClient) -> None:
     ann, bob = s3.user("ann", EVERYTHING), s3.user("bob", EVERYTHING)
     assert put(s3, ONCE, pair=ann).status == 200
     assert put(s3, ONCE, pair=bob).status == 412
     assert put(s3, ONCE, pair=ann).status == 200
 
 
-def test_a_repeat_of_a_copy(s3: Door) -> None:
+def test_a_repeat_of_a_copy(s3: GatewayClient) -> None:
     assert put(s3, {}, b"x").status == 200
     source = {"x-amz-copy-source": f"/{REPOSITORY}/main/lock"}
     at = f"/{REPOSITORY}/main/copy"
@@ -69,7 +71,7 @@ def test_a_repeat_of_a_copy(s3: Door) -> None:
     assert s3.ask("PUT", at, headers={**ONLY_NEW, **source}).status == 412
 
 
-def test_an_upload_in_parts_is_completed_on_its_condition(s3: Door) -> None:
+def test_an_upload_in_parts_is_completed_on_its_condition(s3: GatewayClient) -> None:
     at = f"/{REPOSITORY}/main/lock"
     created = ET.fromstring(s3.ask("POST", f"{at}?uploads").body)
     upload = f"{at}?uploadId={created.findtext('{*}UploadId')}"
@@ -85,6 +87,6 @@ def test_an_upload_in_parts_is_completed_on_its_condition(s3: Door) -> None:
     assert s3.ask("GET", at).body == b"part"
 
 
-def test_a_write_without_a_condition_keeps_no_id(s3: Door) -> None:
+def test_a_write_without_a_condition_keeps_no_id(s3: GatewayClient) -> None:
     assert put(s3, {ID: UUID}).status == 200
     assert put(s3, ONCE).status == 412

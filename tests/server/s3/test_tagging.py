@@ -8,7 +8,7 @@ import pytest
 
 from lakebed.engine.model import BranchID, RepositoryID
 from tests.server.kit import REPOSITORY
-from tests.server.s3.door import Door, door
+from tests.server.s3.gateway_client import GatewayClient, gateway_client
 
 BUCKET = f"/{REPOSITORY}"
 KEY = f"{BUCKET}/main/key"
@@ -17,12 +17,12 @@ BOTH = {"a": "b c", "ü": "1+1=2"}
 
 
 @pytest.fixture(scope="module")
-def gate() -> Iterator[Door]:
-    with door() as opened:
+def gate() -> Iterator[GatewayClient]:
+    with gateway_client() as opened:
         yield opened
 
 
-def tags(gate: Door, target: str = KEY) -> dict[str, str]:
+def tags(gate: GatewayClient, target: str = KEY) -> dict[str, str]:
     answer = gate.ask("GET", f"{target}?tagging")
     assert answer.status == 200, answer.body
     found = ET.fromstring(answer.body).iterfind("{*}TagSet/{*}Tag")
@@ -34,7 +34,7 @@ def document(*pairs: tuple[str, str]) -> bytes:
     return f"<Tagging><TagSet>{items}</TagSet></Tagging>".encode()
 
 
-def test_tags_of_an_upload_are_kept_and_given_back(gate: Door) -> None:
+def test_tags_of_an_upload_are_kept_and_given_back(gate: GatewayClient) -> None:
     assert gate.ask("PUT", KEY, b"x", headers={"x-amz-tagging": urlencode(BOTH)}).status == 200
     assert tags(gate) == BOTH
     for method in ("GET", "HEAD"):
@@ -46,7 +46,7 @@ def test_tags_of_an_upload_are_kept_and_given_back(gate: Door) -> None:
     assert "x-amz-tagging-count" not in gate.ask("HEAD", KEY).headers
 
 
-def test_tags_of_a_multipart_upload(gate: Door) -> None:
+def test_tags_of_a_multipart_upload(gate: GatewayClient) -> None:
     headers = {"x-amz-tagging": "a=b"}
     created = ET.fromstring(gate.ask("POST", f"{KEY}?uploads", headers=headers).body)
     upload = f"{KEY}?uploadId={created.findtext('{*}UploadId')}"
@@ -57,7 +57,7 @@ def test_tags_of_a_multipart_upload(gate: Door) -> None:
     assert tags(gate) == {"a": "b"}
 
 
-def test_tags_are_changed_and_removed_without_the_object(gate: Door) -> None:
+def test_tags_are_changed_and_removed_without_the_object(gate: GatewayClient) -> None:
     headers = {"x-amz-meta-m": "1", "content-type": "text/csv"}
     gate.ask("PUT", KEY, b"content", headers=headers)
     assert gate.ask("PUT", f"{KEY}?tagging", document(("a", "b"), ("c", ""))).status == 200
@@ -74,7 +74,7 @@ def test_tags_are_changed_and_removed_without_the_object(gate: Door) -> None:
         assert (answer.status, answer.code) == (404, "NoSuchKey")
 
 
-def test_copies_have_the_tags_of_the_source_unless_told_otherwise(gate: Door) -> None:
+def test_copies_have_the_tags_of_the_source_unless_told_otherwise(gate: GatewayClient) -> None:
     gate.ask("PUT", KEY, b"x", headers={"x-amz-tagging": "a=b"})
     copy = f"{BUCKET}/main/copy"
     replaced = {"x-amz-metadata-directive": "REPLACE", "x-amz-meta-m": "1"}
@@ -94,7 +94,7 @@ def test_copies_have_the_tags_of_the_source_unless_told_otherwise(gate: Door) ->
     assert other.code == "InvalidArgument"
 
 
-def test_metadata_changed_by_the_api_keeps_the_tags(gate: Door) -> None:
+def test_metadata_changed_by_the_api_keeps_the_tags(gate: GatewayClient) -> None:
     gate.ask("PUT", KEY, b"x", headers={"x-amz-tagging": "a=b"})
     gate.services.catalog.copies.set_metadata(
         RepositoryID(REPOSITORY), BranchID("main"), b"key", {"k": "v"}
@@ -122,7 +122,7 @@ def test_metadata_changed_by_the_api_keeps_the_tags(gate: Door) -> None:
     ],
 )
 def test_the_limits_are_those_of_s3(
-    gate: Door, pairs: list[tuple[str, str]], code: str | None
+    gate: GatewayClient, pairs: list[tuple[str, str]], code: str | None
 ) -> None:
     gate.ask("PUT", KEY, b"x")
     answers = [
@@ -135,7 +135,7 @@ def test_the_limits_are_those_of_s3(
     assert tags(gate) == ({} if code else dict(pairs))
 
 
-def test_a_malformed_header_or_document_is_refused(gate: Door) -> None:
+def test_a_malformed_header_or_document_is_refused(gate: GatewayClient) -> None:
     gate.ask("PUT", KEY, b"x", headers={"x-amz-tagging": "a=b"})
     assert gate.ask("PUT", KEY, b"y", headers={"x-amz-tagging": "a=%FF"}).code == "InvalidArgument"
     assert gate.ask("PUT", f"{KEY}?tagging", b"<Tag/>").code == "MalformedXML"

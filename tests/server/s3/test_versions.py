@@ -14,7 +14,7 @@ from lakebed.auth import Action, Effect, Statement
 from lakebed.engine.commits.requests import CommitRequest
 from lakebed.engine.model import BranchID, RepositoryID
 from tests.server.kit import REPOSITORY
-from tests.server.s3.door import Answer, Door, door
+from tests.server.s3.gateway_client import Answer, GatewayClient, gateway_client
 
 BUCKET = f"/{REPOSITORY}"
 KEY = f"{BUCKET}/main/dir/a"
@@ -27,14 +27,14 @@ MAIN = BranchID("main")
 class Histories:
     """A gateway, and the commits of ``dir/a``: made, changed, removed."""
 
-    gate: Door
+    gate: GatewayClient
     empty: str
     made: str
     changed: str
     removed: str
 
 
-def commit(gate: Door) -> str:
+def commit(gate: GatewayClient) -> str:
     request = CommitRequest(committer="ann", message="change", allow_empty=True)
     commits = gate.services.catalog.commits
     return commits.commit(RepositoryID(REPOSITORY), MAIN, request).commit.id
@@ -42,7 +42,7 @@ def commit(gate: Door) -> str:
 
 @pytest.fixture(scope="module")
 def history() -> Iterator[Histories]:
-    with door() as gate:
+    with gateway_client() as gate:
         ids = [commit(gate)]
         for body in [b"one", b"two!"]:
             assert gate.ask("PUT", KEY, body).status == 200

@@ -9,15 +9,15 @@ from lakebed.engine.model import RepositoryID
 from lakebed.server.s3.errors import ErrorCode, S3Error, error_body
 from lakebed.server.s3.metadata import metadata_headers
 from tests.server.kit import REPOSITORY
-from tests.server.s3.door import Answer, Door, door
+from tests.server.s3.gateway_client import Answer, GatewayClient, gateway_client
 
 BUCKET = f"/{REPOSITORY}"
 KEY = f"{BUCKET}/main/key"
 
 
 @pytest.fixture(scope="module")
-def gate() -> Iterator[Door]:
-    with door() as opened:
+def gate() -> Iterator[GatewayClient]:
+    with gateway_client() as opened:
         yield opened
 
 
@@ -45,7 +45,7 @@ def words(answer: Answer) -> tuple[int, str, str]:
     ],
 )
 def test_codes_and_messages(
-    gate: Door, method: str, target: str, expected: tuple[int, str]
+    gate: GatewayClient, method: str, target: str, expected: tuple[int, str]
 ) -> None:
     said = {
         "NoSuchBucket": "The specified bucket does not exist",
@@ -56,7 +56,7 @@ def test_codes_and_messages(
     assert words(gate.ask(method, target)) == (*expected, said[expected[1]])
 
 
-def test_the_head_of_an_object_at_a_missing_ref_is_404(gate: Door) -> None:
+def test_the_head_of_an_object_at_a_missing_ref_is_404(gate: GatewayClient) -> None:
     assert gate.ask("HEAD", f"{BUCKET}/nobranch/key").status == 404
 
 
@@ -71,7 +71,9 @@ def test_the_head_of_an_object_at_a_missing_ref_is_404(gate: Door) -> None:
         ("DELETE", "/api/v1/lake/main/key"),
     ],
 )
-def test_an_endpoint_that_is_the_apis_is_named(gate: Door, method: str, target: str) -> None:
+def test_an_endpoint_that_is_the_apis_is_named(
+    gate: GatewayClient, method: str, target: str
+) -> None:
     assert words(gate.ask(method, target)) == (
         404,
         "ErrNoSuchBucketPossibleAPIEndpoint",
@@ -83,7 +85,7 @@ def test_an_endpoint_that_is_the_apis_is_named(gate: Door, method: str, target: 
     assert gate.ask(method, target.replace("v1", "v2")).code != "ErrNoSuchBucketPossibleAPIEndpoint"
 
 
-def test_our_own_sentence_is_in_a_second_element(gate: Door) -> None:
+def test_our_own_sentence_is_in_a_second_element(gate: GatewayClient) -> None:
     error = ET.fromstring(gate.ask("PUT", f"{BUCKET}/nobranch/key").body)
     assert [each.tag for each in error] == ["Code", "Message", "Detail", "Resource", "RequestId"]
     assert "nobranch" in (error.findtext("Detail") or "")
@@ -109,7 +111,7 @@ def test_every_error_has_a_message(code: ErrorCode) -> None:
 
 
 @pytest.mark.parametrize("mark", ['"etag"', "etag", "**"])
-def test_a_write_if_no_object_matches_takes_a_star_alone(gate: Door, mark: str) -> None:
+def test_a_write_if_no_object_matches_takes_a_star_alone(gate: GatewayClient, mark: str) -> None:
     target = f"{BUCKET}/main/conditional"
     answer = gate.ask("PUT", target, b"x", headers={"if-none-match": mark})
     assert (answer.status, answer.code) == (501, "NotImplemented")
@@ -118,18 +120,18 @@ def test_a_write_if_no_object_matches_takes_a_star_alone(gate: Door, mark: str) 
     assert gate.ask("GET", target).code == "NoSuchKey"
 
 
-def test_a_storage_that_cannot_presign_is_read_by_the_server(gate: Door) -> None:
+def test_a_storage_that_cannot_presign_is_read_by_the_server(gate: GatewayClient) -> None:
     gate.ask("PUT", KEY, b"here")
     answer = gate.ask("GET", KEY, headers={"user-agent": "Hadoop/3 s3RedirectionSupport"})
     assert (answer.status, answer.body) == (200, b"here")
 
 
-def stored(gate: Door) -> dict[str, str]:
+def stored(gate: GatewayClient) -> dict[str, str]:
     stats = gate.services.catalog.objects.stat(RepositoryID(REPOSITORY), "main", b"key")
     return dict(stats.metadata)
 
 
-def test_an_empty_condition_of_a_write_is_none(gate: Door) -> None:
+def test_an_empty_condition_of_a_write_is_none(gate: GatewayClient) -> None:
     for body in (b"one", b"two"):
         assert gate.ask("PUT", KEY, body, headers={"if-none-match": ""}).status == 200
     assert gate.ask("GET", KEY).body == b"two"
@@ -151,7 +153,9 @@ def test_an_empty_condition_of_a_write_is_none(gate: Door) -> None:
         ("plain", "plain"),
     ],
 )
-def test_encoded_words_are_kept_as_text_and_sent_as_words(gate: Door, sent: str, text: str) -> None:
+def test_encoded_words_are_kept_as_text_and_sent_as_words(
+    gate: GatewayClient, sent: str, text: str
+) -> None:
     assert gate.ask("PUT", KEY, b"x", headers={"x-amz-meta-colour": sent}).status == 200
     assert stored(gate)["X-Amz-Meta-colour"] == text
     shown = gate.ask("HEAD", KEY).headers["x-amz-meta-colour"]
@@ -175,7 +179,7 @@ def test_encoded_words_are_kept_as_text_and_sent_as_words(gate: Door, sent: str,
         ),
     ],
 )
-def test_encoded_words_are_those_of_go(gate: Door, text: str, words: str) -> None:
+def test_encoded_words_are_those_of_go(gate: GatewayClient, text: str, words: str) -> None:
     """`mime.QEncoding` of Go returned these, and lakeFS sends them."""
     assert metadata_headers({"X-Amz-Meta-a": text}) == {"x-amz-meta-a": words}
     gate.ask("PUT", KEY, b"x", headers={"x-amz-meta-a": words})

@@ -23,7 +23,7 @@ from tests.fuzz.inputs import any_text, damaged, json_values, mostly, texts, wir
 from tests.fuzz.s3_requests import REQUEST_HEADERS, XML_WORDS, documents
 from tests.fuzz.target import Targets
 from tests.server.kit import ADMIN
-from tests.server.s3.door import Answer, Door, door
+from tests.server.s3.gateway_client import Answer, GatewayClient, gateway_client
 
 targets: Final = Targets()
 
@@ -49,24 +49,26 @@ class _Errors(logging.Handler):
         self.found.append(record)
 
 
-class _Doors:
+class _Clients:
     """A server, and a new one now and then."""
 
     def __init__(self) -> None:
         self._stack = ExitStack()
-        self._door: Door | None = None
+        self._client: GatewayClient | None = None
         self._asked = 0
 
-    def door(self) -> Door:
-        if self._door is None or self._asked >= REQUESTS_MAX:
+    def client(self) -> GatewayClient:
+        if self._client is None or self._asked >= REQUESTS_MAX:
             self._stack.close()
-            self._door = self._stack.enter_context(door(default_namespace_prefix="mem://made"))
+            self._client = self._stack.enter_context(
+                gateway_client(default_namespace_prefix="mem://made")
+            )
             self._asked = 0
-            self._fill(self._door)
+            self._fill(self._client)
         self._asked += 1
-        return self._door
+        return self._client
 
-    def _fill(self, fresh: Door) -> None:
+    def _fill(self, fresh: GatewayClient) -> None:
         for key in ("a", "folder/b", "ü"):
             assert fresh.ask("PUT", f"/lake/main/{quote(key)}", b"content").status == 200
         for path, content in (
@@ -81,7 +83,7 @@ class _Doors:
             assert made.status == 201, made.body
 
 
-_DOORS: Final = _Doors()
+_CLIENTS: Final = _Clients()
 
 
 @contextmanager
@@ -99,7 +101,7 @@ def _nothing_logged() -> Iterator[None]:
 
 
 def _rest(
-    asked: Door, method: str, path: str, query: str, headers: dict[str, str], body: bytes
+    asked: GatewayClient, method: str, path: str, query: str, headers: dict[str, str], body: bytes
 ) -> Answer:
     environ: dict[str, Any] = {
         "REQUEST_METHOD": method,
@@ -208,7 +210,7 @@ def _encoded(content: object) -> bytes:
 @targets.add(rest_requests())
 def requests_to_the_api(case: tuple[str, str, str, dict[str, str], bytes]) -> None:
     with _nothing_logged():
-        answer = _rest(_DOORS.door(), *case)
+        answer = _rest(_CLIENTS.client(), *case)
     _check(answer)
     if answer.status >= 400 and answer.body and case[0] != "HEAD":
         assert json.loads(answer.body)["message"]
@@ -271,7 +273,7 @@ def s3_requests(draw: st.DrawFn) -> tuple[str, str, bytes, dict[str, str]]:
 def requests_to_s3(case: tuple[str, str, bytes, dict[str, str]]) -> None:
     method, target, body, headers = case
     with _nothing_logged():
-        answer = _DOORS.door().ask(method, target, body, headers=headers)
+        answer = _CLIENTS.client().ask(method, target, body, headers=headers)
     _check(answer)
     if answer.status >= 400 and answer.body:
         assert xml_reader.parse(answer.body, "Error").get("Code")
@@ -312,6 +314,6 @@ def requests_of_strangers(case: tuple[str, str, str, dict[str, str], bytes]) -> 
     method, path, query, headers, body = case
     with _nothing_logged():
         answer = _rest(
-            _DOORS.door(), method, path, query, {"HTTP_AUTHORIZATION": "", **headers}, body
+            _CLIENTS.client(), method, path, query, {"HTTP_AUTHORIZATION": "", **headers}, body
         )
     _check(answer)

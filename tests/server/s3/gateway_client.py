@@ -34,7 +34,7 @@ class Answer:
         return ET.fromstring(self.body).findtext("Code") or ""
 
 
-class Door:
+class GatewayClient:
     """An application, and signed requests to it."""
 
     def __init__(self, services: Services) -> None:
@@ -107,10 +107,12 @@ class Door:
 
 
 @contextmanager
-def door(*, default_namespace_prefix: str | None = None) -> Iterator[Door]:
+def gateway_client(*, default_namespace_prefix: str | None = None) -> Iterator[GatewayClient]:
     with server() as served:
         services = served.services
         blockstore = replace(
             services.settings.blockstore, default_namespace_prefix=default_namespace_prefix
         )
-        yield Door(replace(services, settings=replace(services.settings, blockstore=blockstore)))
+        yield GatewayClient(
+            replace(services, settings=replace(services.settings, blockstore=blockstore))
+        )
