@@ -455,7 +455,7 @@ def test_identity_and_doctor(run: CommandLine, monkeypatch: pytest.MonkeyPatch) 
         last = json.loads(printed)[-1]
         assert (code, last["check"], last["ok"]) == (1, failing, False)
         assert last["advice"]
-        assert said == "lakebed: a check failed, see above\n"
+        assert json.loads(said)["message"] == "a check failed, see above"
 
 
 def test_wrong_credentials_are_said_to_be(

@@ -153,7 +153,8 @@ def test_keys_do_not_lead_out_of_the_folder(run: CommandLine, main: str, tmp_pat
     assert json.loads(printed)["objects"] == 2
     for key in unsafe[:-1]:
         assert f"not downloaded: all/{key}: " in said
-    assert said.endswith("lakebed: 4 object(s) could not be downloaded, see above\n")
+    message = json.loads(said.splitlines()[-1])["message"]
+    assert message == "4 object(s) could not be downloaded, see above"
     assert tree(tmp_path / "inner") == {"target/good": b"evil", "target/folder/source": b"evil"}
     assert not (tmp_path / "escaped").exists()
 
@@ -211,7 +212,8 @@ def test_failed_uploads_are_listed(run: CommandLine, main: str, tmp_path: Path) 
     assert json.loads(printed)["objects"] == 2
     assert f"not uploaded: {source}/link: links to folders are not followed\n" in said
     assert f"not uploaded: {source}/nowhere: No such file or directory\n" in said
-    assert said.endswith("lakebed: 2 object(s) could not be uploaded, see above\n")
+    message = json.loads(said.splitlines()[-1])["message"]
+    assert message == "2 object(s) could not be uploaded, see above"
 
 
 def test_a_branch_that_is_not_there_ends_an_upload_soon(

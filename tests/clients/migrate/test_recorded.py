@@ -23,6 +23,7 @@ from lakebed.testing.servers.lakebed import lakebed_server
 from tests.clients.migrate.commands import LAST, Commands
 from tests.clients.migrate.recorded.replay import NAMESPACE, Recording
 from tests.kit.lake import open_lake_on
+from tests.kit.postgresql import conninfo
 from tests.server.kit import ADMIN, Server, opened
 from tests.spark.lakes import GCLake
 
@@ -275,12 +276,12 @@ def test_an_old_one_moves_in_from_postgresql(
     commands: Commands, postgresql_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     recording = unpacked(OLD, commands)
-    with psycopg.connect(postgresql_url) as connection, connection.cursor() as cursor:
+    with psycopg.connect(conninfo(postgresql_url)) as connection, connection.cursor() as cursor:
         for table in recording.told["tables"]:
             cursor.execute(table["create"])
             with cursor.copy(f"COPY {table['name']} FROM STDIN") as copy:
                 copy.write(table["rows"])
-    monkeypatch.setenv("LAKEBED_MIGRATE_DSN", postgresql_url)
+    monkeypatch.setenv("LAKEBED_MIGRATE_DSN", conninfo(postgresql_url))
     common = ("--to", "local://new/lake", "--lakefs-root", recording.root, "--verify", "-1")
     done = commands.run("migrate", "sql", "lakefs://lake", *common, *LAST)
     assert done.exit_code == 0, done.stdout + done.stderr
