@@ -73,3 +73,17 @@ def test_a_long_value_is_cut() -> None:
     with pytest.raises(msgspec.ValidationError) as caught:
         msgspec.convert(data, Everything)
     assert len(explain(caught.value, Everything, data)) < 150
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "said"),
+    [
+        (dict[Literal["a"], int], '{"b": 1}', "invalid enum value 'b'"),
+        (tuple[int, int], "[1]", "expected `array` of length 2"),
+        (Literal[1, 2], "3", "expected one of 1, 2, not 3"),
+    ],
+)
+def test_a_wrong_key_or_length_is_told_by_the_reason(kind: Any, text: str, said: str) -> None:
+    with pytest.raises(msgspec.ValidationError) as caught:
+        msgspec.json.decode(text, type=kind)
+    assert said in explain_json(caught.value, kind, text)

@@ -9,11 +9,12 @@ import pytest
 from lakebed.base.runtime import ThreadRuntime
 from lakebed.engine import records_pb2 as pb
 from lakebed.engine.committed import EntryQuery
+from lakebed.engine.committed.apply import Interval
 from lakebed.engine.engine import Engine
 from lakebed.engine.keys import EMPTIED, STAGED_PREFIX
 from lakebed.engine.model import StagingToken
 from lakebed.engine.staging import listing
-from lakebed.engine.staging.skip_index import KeyRange, SkipIndex, fill
+from lakebed.engine.staging.skip_index import SkipIndex, fill
 from lakebed.engine.staging.writer import if_absent
 from lakebed.formats import MetaRangeID
 from lakebed.kv import Item, OutcomeUnknown, Store
@@ -214,10 +215,10 @@ def test_a_note_that_others_always_change_is_deleted() -> None:
 
     def seek_before(call: StoreCall, apply: Callable[[], ResultT]) -> ResultT:
         if call.operation in {"set_if", "delete_if"}:
-            assert notes.seek(KeyRange(b"a", None)) is not None
+            assert notes.seek(Interval(b"a", None)) is not None
         return apply()
 
-    assert notes.seek(KeyRange(b"a", None)) is not None
+    assert notes.seek(Interval(b"a", None)) is not None
     fill(FaultyStore(store, seek_before), tokens[0], [b"b"], note_at(store, tokens[0]))
     assert note_at(store, tokens[0]) is None
 
@@ -236,11 +237,11 @@ def test_a_note_is_about_one_state_of_a_branch() -> None:
     store = MemoryStore(ThreadRuntime())
     tokens = [StagingToken("new"), StagingToken("old")]
     notes = SkipIndex(store, tokens, MetaRangeID("m"), now_us=0)
-    search = notes.seek(KeyRange(b"a", None))
+    search = notes.seek(Interval(b"a", None))
     assert search is not None
     assert notes.key_ranges() == []
     notes.found(search, b"c")
-    assert notes.key_ranges() == [KeyRange(b"a", b"c")]
+    assert notes.key_ranges() == [Interval(b"a", b"c")]
     assert SkipIndex(store, tokens[:1], MetaRangeID("m"), now_us=0).key_ranges() == []
     assert SkipIndex(store, tokens, MetaRangeID("n"), now_us=0).key_ranges() == []
     for other_us in (600_000_000, -600_000_000):  # by a clock that is far ahead, too
@@ -252,13 +253,13 @@ def test_filling_cuts_stretches_off_before_the_key() -> None:
     tokens = [StagingToken("new")]
     notes = SkipIndex(store, tokens, MetaRangeID("m"), now_us=0)
     for start in (b"a", b"c", b"e"):
-        search = notes.seek(KeyRange(start, None))
+        search = notes.seek(Interval(start, None))
         assert search is not None
         notes.found(search, start + b"z")
     fill(store, tokens[0], [b"cd", b"cc", b"e", b"x"], note_at(store, tokens[0]))
-    left = [KeyRange(b"a", b"az"), KeyRange(b"c", b"cc")]
+    left = [Interval(b"a", b"az"), Interval(b"c", b"cc")]
     assert notes.key_ranges() == left
-    search = notes.seek(KeyRange(b"m", None))
+    search = notes.seek(Interval(b"m", None))
     assert search is not None
     fill(store, tokens[0], [b"n"], note_at(store, tokens[0]))
     notes.found(search, b"z")
@@ -269,7 +270,7 @@ def test_a_lost_reply_to_a_filling_is_looked_into() -> None:
     store = MemoryStore(ThreadRuntime())
     tokens = [StagingToken("new")]
     notes = SkipIndex(store, tokens, MetaRangeID("m"), now_us=0)
-    search = notes.seek(KeyRange(b"a", None))
+    search = notes.seek(Interval(b"a", None))
     assert search is not None
     notes.found(search, None)
     lost = iter([OutcomeUnknown("lost")])
@@ -280,4 +281,4 @@ def test_a_lost_reply_to_a_filling_is_looked_into() -> None:
         return apply()
 
     fill(FaultyStore(store, refuse), tokens[0], [b"b"], note_at(store, tokens[0]))
-    assert notes.key_ranges() == [KeyRange(b"a", b"b")]
+    assert notes.key_ranges() == [Interval(b"a", b"b")]

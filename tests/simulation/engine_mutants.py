@@ -15,6 +15,7 @@ from lakebed.engine.commits.commit import Committer, _Build
 from lakebed.engine.commits.publish import Publisher, _without
 from lakebed.engine.commits.requests import LEFTOVERS, CommitProposals, CommitRequest, CommitResult
 from lakebed.engine.commits.reset import Resetter
+from lakebed.engine.committed.apply import Interval
 from lakebed.engine.errors import NotUnique, PreconditionFailed
 from lakebed.engine.keys import BRANCHES, CREATING, LIVE, STAGED_PREFIX
 from lakebed.engine.model import Branch, BranchID, Commit, Repository, StagingToken, TagID
@@ -35,7 +36,7 @@ from lakebed.engine.staging.cells import (
     path_of,
     value_in,
 )
-from lakebed.engine.staging.skip_index import KeyRange, SkipIndex, SkipIndexSearch
+from lakebed.engine.staging.skip_index import SkipIndex, SkipIndexSearch
 from lakebed.engine.staging.writer import IsRecent, UndoLog, Writer
 from lakebed.formats import Entry
 from lakebed.kv import (
@@ -593,11 +594,11 @@ def note_without_seeking(monkeypatch: pytest.MonkeyPatch) -> None:
 
     begin, add = SkipIndex.seek, SkipIndex.found
 
-    def seek(_self: SkipIndex, key_range: KeyRange) -> SkipIndexSearch:
+    def seek(_self: SkipIndex, key_range: Interval) -> SkipIndexSearch:
         return SkipIndexSearch(key_range, pb.Emptied(), Version(b""))
 
     def found(self: SkipIndex, search: SkipIndexSearch, end: bytes | None) -> None:
-        begun = begin(self, KeyRange(search.key_range.start, end))
+        begun = begin(self, Interval(search.key_range.start, end))
         if begun is not None:
             add(self, begun, end)
 

@@ -33,7 +33,7 @@ _BOUNDS: Final = (
 _PLACE: Final = re.compile(r" - at `(?:key in )?\$(.*)`$", re.DOTALL)
 _STEP: Final = re.compile(r"\.([^.\[]+)|\[([0-9]+|\.\.\.)\]")
 _MISSING: Final = re.compile("missing required field `(.+?)`")
-_SECRET: Final = re.compile("secret|password|token", re.IGNORECASE)
+_SECRET: Final = re.compile("secret|password|token|account_key", re.IGNORECASE)
 _SHOWN_CHARACTERS: Final = 100
 
 
@@ -50,7 +50,7 @@ def expected(kind: Any) -> str:
         ]
         return ", ".join([expected(arguments[0]), *filter(None, [" and ".join(bounds)])])
     if origin is Literal:
-        names = ", ".join(arguments)
+        names = ", ".join(map(str, arguments))
         return f"one of {names}" if len(arguments) > 1 else names
     if origin in {Union, types.UnionType}:
         return " or ".join(expected(each) for each in arguments if each is not types.NoneType)
@@ -71,8 +71,12 @@ def explain(error: msgspec.ValidationError, kind: Any, data: Any) -> str:
     name = path.removeprefix(".").replace("[...]", "")
     if missing := _MISSING.search(str(error)):
         return f"{f'{name}.{missing[1]}'.removeprefix('.')} is missing"
-    shown = "" if _SECRET.search(name) else f", not {_shown(data)}"
-    return f"{name}{': ' if name else ''}expected {expected(kind)}{shown}"
+    wanted, found = expected(kind), _shown(data)
+    prefix = f"{name}: " if name else ""
+    if wanted == found:  # a wrong key or length
+        reason = str(error).partition(" - at ")[0]
+        return f"{prefix}{reason[:1].lower()}{reason[1:]}"
+    return f"{prefix}expected {wanted}{'' if _SECRET.search(name) else f', not {found}'}"
 
 
 def explain_json(

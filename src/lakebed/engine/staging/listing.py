@@ -21,12 +21,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakebed.engine.committed import Committed, DiffEntry, EntryPage, EntryQuery
+from lakebed.engine.committed.apply import Interval
 from lakebed.engine.committed.columns import Edits, SortedKeys, changed_rows, prefix_end, successor
 from lakebed.engine.committed.listing import Block, TableBlock, diff_page, entry_page
 from lakebed.engine.keys import STAGED_PREFIX
 from lakebed.engine.staging.cells import TOMBSTONE, Cells, newest
 from lakebed.engine.staging.scan import StagedChanges, entry_rows
-from lakebed.engine.staging.skip_index import KeyRange, SkipIndex, SkipIndexSearch
+from lakebed.engine.staging.skip_index import SkipIndex, SkipIndexSearch
 from lakebed.formats import ENTRY_SCHEMA, Entry, MetaRangeID, entries_table
 from lakebed.formats.files import one_array
 from lakebed.kv import Pair
@@ -146,7 +147,7 @@ class _EmptyRuns:
         self._notes = notes
         self._query = query
         self._noted_min = noted_min
-        self._known: list[KeyRange] | None = None
+        self._known: list[Interval] | None = None
         self._begin: bytes | None = None
         self._hidden = 0
         self._search: SkipIndexSearch | None = None
@@ -172,7 +173,7 @@ class _EmptyRuns:
             self._note(self._search.key_range.end)
         if self._search is not None or (self._hidden < self._noted_min and not goes_on):
             return False
-        self._search = self._notes.seek(KeyRange(place, self._bound(place)))
+        self._search = self._notes.seek(Interval(place, self._bound(place)))
         self._hidden = 0  # on failure, do not retry at once
         return self._search is not None
 

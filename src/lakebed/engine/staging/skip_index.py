@@ -37,6 +37,7 @@ from typing import Final
 from google.protobuf.message import DecodeError
 
 from lakebed.engine import records_pb2 as pb
+from lakebed.engine.committed.apply import Interval
 from lakebed.engine.keys import EMPTIED
 from lakebed.engine.model import StagingToken
 from lakebed.formats import MetaRangeID
@@ -57,21 +58,10 @@ _LIFE_US: Final = 600_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class KeyRange:
-    """Keys from `start` (inclusive) to `end` (exclusive); None for no upper bound."""
-
-    start: bytes
-    end: bytes | None
-
-    def __contains__(self, key: bytes) -> bool:
-        return self.start <= key and (self.end is None or key < self.end)
-
-
-@dataclass(frozen=True, slots=True)
 class SkipIndexSearch:
     """A range that a listing has recorded as sought, and reads from now on."""
 
-    key_range: KeyRange
+    key_range: Interval
     note: pb.Emptied
     version: Version
 
@@ -93,10 +83,10 @@ class SkipIndex:
         self._metarange_id = metarange_id
         self._now_us = now_us
 
-    def key_ranges(self) -> list[KeyRange]:
+    def key_ranges(self) -> list[Interval]:
         return [_key_range(each) for each in self._counting(self._find())]
 
-    def seek(self, key_range: KeyRange) -> SkipIndexSearch | None:
+    def seek(self, key_range: Interval) -> SkipIndexSearch | None:
         """Record that a range is being read, or return None if this did not certainly succeed.
 
         Only keys read from the store after this call may be passed to `found`.
@@ -125,7 +115,7 @@ class SkipIndex:
         note = pb.Emptied()
         note.CopyFrom(search.note)
         note.ClearField("sought")
-        found = _message(KeyRange(sought.start, end))
+        found = _message(Interval(sought.start, end))
         found.found_us = self._now_us
         note.stretches.append(found)
         del note.stretches[:-_KEY_RANGES_MAX]
@@ -200,15 +190,15 @@ def _without(note: pb.Emptied, keys: list[bytes]) -> pb.Emptied:
     return left
 
 
-def _first_in(key_range: KeyRange, keys: list[bytes]) -> bytes | None:
+def _first_in(key_range: Interval, keys: list[bytes]) -> bytes | None:
     return next((key for key in keys if key in key_range), None)
 
 
-def _key_range(message: pb.Stretch) -> KeyRange:
-    return KeyRange(message.start, message.end or None)
+def _key_range(message: pb.Stretch) -> Interval:
+    return Interval(message.start, message.end or None)
 
 
-def _message(key_range: KeyRange) -> pb.Stretch:
+def _message(key_range: Interval) -> pb.Stretch:
     return pb.Stretch(start=key_range.start, end=key_range.end or b"")
 
 

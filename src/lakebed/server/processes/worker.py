@@ -76,7 +76,7 @@ def main(
             server_name=settings.listen.host,
             number=number,
             counts=counts,
-            heartbeat=partial(_send_heartbeat, heartbeats, app),
+            heartbeat=partial(_on_heartbeat, heartbeats, app),
             report=count_cut,
             begin_thread=call_before_waiting,
         )
@@ -112,13 +112,14 @@ def count_cut(kind: ClientCut, reason: str, peer: str) -> None:
     refusals.count(Refusal(kind), reason, client=peer if record is None else record.client)
 
 
-def _send_heartbeat(heartbeats: Connection, app: object) -> None:
-    update_metrics = getattr(app, "update_metrics", None)
-    if update_metrics is not None:
-        update_metrics()
+def _on_heartbeat(heartbeats: Connection, app: object) -> None:
+    """Tell the supervisor that this process works, then update the metrics of the application."""
     # A suspended supervisor reads no heartbeats; a dead one ends this process.
     with suppress(OSError):
         os.write(heartbeats.fileno(), b".")
+    update_metrics = getattr(app, "update_metrics", None)
+    if update_metrics is not None:
+        update_metrics()
 
 
 def _give_up(error: Exception, link: Connection) -> NoReturn:
